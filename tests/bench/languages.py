@@ -1,9 +1,10 @@
 """Whether a conversation is ranked as well in other languages as in English: recall of facts, in process.
 
-python -m tests.bench.languages [--budget TOKENS]
+python -m tests.bench.languages [--budget SHARE] [--across]
 
 Each conversation is made here: people tell where they keep, bought or lost things, between turns of chatter. Each fact
-is then asked for in other words, and in other forms of the same words. Every language has the same facts.
+is then asked for in other words, and in other forms of the same words. Every language has the same facts in the same
+turns: with --across, each conversation is asked about in the other languages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.tokens.meter import meter_for
 
+WAYS = 3  # of asking
 TURNS, EVERY = 420, 7  # turns of a conversation, and every how many of them one states a fact
 
 
@@ -248,24 +250,42 @@ def sent(texts: Sequence[str], budget: int, counts: LocalCounts) -> set[str]:
     return {message.text() for message in plan(prompt, load_rules(None).ladders["chat"], facts).draft.messages}
 
 
+def recall(
+    turns: Sequence[str], asked: Sequence[tuple[int, Sequence[str]]], share: float, counts: LocalCounts
+) -> float:
+    """The share of the facts that stay within a share of the conversation's tokens. `asked`: (turn, last messages)."""
+    talk = [{"role": "user", "content": text} for text in turns]
+    prompt = request.parse(json.dumps({"model": "gpt-4o", "messages": talk}).encode())
+    budget = int(share * sum(meter_for(prompt, prompt.model, counts).costs(prompt.messages)))
+    return sum(turns[turn] in sent([*turns, *last], budget, counts) for turn, last in asked) / len(asked)
+
+
+def in_ways(language: Language, share: float, counts: LocalCounts) -> Iterator[float]:
+    """The recall of each way of asking in the conversation's language."""
+    turns, asked = conversation(language, 1)
+    for way in range(WAYS):
+        yield recall(turns, [(turn, list(ways(language, text))[way][1]) for turn, text in asked], share, counts)
+
+
+def in_languages(talk: Language, share: float, counts: LocalCounts) -> Iterator[float]:
+    """The recall of a conversation in one language when it is asked about in each."""
+    turns, _ = conversation(talk, 1)
+    for language in LANGUAGES.values():
+        yield recall(turns, [(turn, [text]) for turn, text in conversation(language, 1)[1]], share, counts)
+
+
 def main() -> None:
     """Prints a row for each language."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--budget", type=float, default=0.12, help="share of the conversation that is kept")
-    share = arguments.parse_args().budget
-    print("| language | plain | wrapped | follow-up |\n|---|---|---|---|")
-    counts = LocalCounts()
+    arguments.add_argument("--across", action="store_true", help="asked about in the other languages")
+    chosen = arguments.parse_args()
+    columns = list(LANGUAGES) if chosen.across else ["plain", "wrapped", "follow-up"]
+    print(f"| conversation | {' | '.join(columns)} |\n{'|---' * (len(columns) + 1)}|")
+    measure, counts = in_languages if chosen.across else in_ways, LocalCounts()
     for name, language in LANGUAGES.items():
-        turns, asked = conversation(language, 1)
-        talk = request.parse(
-            json.dumps({"model": "gpt-4o", "messages": [{"role": "user", "content": t} for t in turns]}).encode()
-        )
-        budget = int(share * sum(meter_for(talk, talk.model, counts).costs(talk.messages)))
-        found: dict[str, list[bool]] = {}
-        for turn, question in asked:
-            for way, last in ways(language, question):
-                found.setdefault(way, []).append(turns[turn] in sent([*turns, *last], budget, counts))
-        print(f"| {name} | " + " | ".join(f"{sum(kept) / len(kept):.2f}" for kept in found.values()) + " |", flush=True)
+        figures = measure(language, chosen.budget, counts)
+        print(f"| {name} | " + " | ".join(f"{figure:.2f}" for figure in figures) + " |", flush=True)
 
 
 if __name__ == "__main__":

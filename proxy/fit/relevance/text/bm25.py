@@ -1,7 +1,8 @@
 """BM25 over messages, with an index that grows with its conversation and is kept between requests.
 
-In English a word of the query also matches words of similar meaning (`word_table`). Documents are only appended, so the
-scores of a request never depend on which requests came before.
+In English, and where a query is in another language than the documents, a word of the query also matches words of
+similar meaning (`word_table`). Documents are only appended, so the scores of a request never depend on which requests
+came before.
 """
 
 from __future__ import annotations
@@ -10,21 +11,23 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from itertools import accumulate, chain, islice
+from itertools import accumulate, chain, islice, repeat
 from operator import itemgetter
 
+from proxy.fit.relevance.text.languages import FUNCTION_WORDS, language_of, language_of_all
 from proxy.fit.relevance.text.reading import Reading
-from proxy.fit.relevance.text.word_table import word_table
+from proxy.fit.relevance.text.vocabulary import SHORTEST, Vocabulary
+from proxy.fit.relevance.text.word_table import language_table, word_table
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, SHORT_TEXT, STOP, prefix, stem, terms
 from proxy.model.bounded import Bounded
 
 K1, B = 1.2, 0.3  # measured on chats and meetings (proxy/fit/relevance/README.md)
 ALIKE = 0.8  # weight of a word of similar meaning (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
+TRANSLATED = 1.4  # factor of agreements across languages, where only some words find their like (measured)
 COMMON, FEW = 0.25, 4  # share of the documents (or their number), over which a word is too common to agree on
 FORMS = 256  # words with one stem or prefix that are matched: a bound for hostile texts, which others stay far below
 MEANT = 200  # words of a query that words of similar meaning match too: each is compared with the whole vocabulary
-SHORTEST = 3  # letters of a word that is looked up in the word table
 MAX_INDEXES, MAX_BYTES = 1_000, 40 << 20  # kept: 8 chats of 75k tokens, 40 runs of agents
 POSTING_BYTES = 64  # measured: 50 to 70
 READING_POSTINGS = 16  # memory of a reading besides its tokens, in postings (measured)
@@ -32,10 +35,12 @@ READING_POSTINGS = 16  # memory of a reading besides its tokens, in postings (me
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Words and their weights. An English query has no stop words and matches by stems."""
+    """Words and their weights. An English query has no stop words and matches by stems. `asked_in`: the language of the
+    words, if it is another one than that of the documents; `english` is then said of these."""
 
     words: tuple[tuple[str, float], ...]
     english: bool
+    asked_in: str = ""
 
     def keys(self) -> dict[str, float]:
         """Terms (stems if English, else words) and the sums of their weights."""
@@ -49,6 +54,12 @@ class Query:
 def query(words: Mapping[str, float], english: bool) -> Query:
     """A query of weighted words, without stop words if it is English."""
     return Query(tuple((w, n) for w, n in words.items() if not (english and w in STOP)), english)
+
+
+def translated(words: Mapping[str, float], english: bool, asked_in: str) -> Query:
+    """A query of weighted words in another language than the documents', without its function words. `english`: whether
+    the documents are English."""
+    return Query(tuple((w, n) for w, n in words.items() if w not in FUNCTION_WORDS[asked_in]), english, asked_in)
 
 
 # document, count, document, count, ... of a word. A tuple for one document: most words have no more, and those that are
@@ -70,9 +81,8 @@ class Index:
         # many words of `_postings` were looked at for it.
         self._forms: dict[bool, dict[str, list[str]]] = {True: {}, False: {}}
         self._formed = {True: 0, False: 0}
-        self._vocabulary: list[tuple[int, str]] = []  # (vector, stem) for the word table
-        self._with_vector: set[str] = set()  # stems in the vocabulary
-        self._looked_up = 0  # words of `_postings` that were looked up for it
+        self._vocabularies: dict[str, Vocabulary] = {}
+        self._language = (0, "")  # of so many documents
         self.documents: list[Document] = []
         self.number = 0
         self.weight = 1
@@ -95,6 +105,27 @@ class Index:
         """Whether the documents together are certainly English."""
         return self._english >= KNOWN_ENGLISH * max(1, self._words)
 
+    @property
+    def language(self) -> str:
+        """The language of the documents together, of those with a table of words; "" if it is none of them."""
+        if self.is_english:
+            return "en"
+        if self._language[0] != len(self):
+            self._index_new_documents(False)
+            found = language_of_all(self._occurrences, self._words)
+            self._language = len(self), "" if found == "en" else found
+        return self._language[1]
+
+    def _occurrences(self, word: str) -> int:
+        return sum(self._postings.get(word, ())[1::2])
+
+    def asked_in(self, asked: Reading) -> str:
+        """The language of a text, if it is another one than that of the documents and both have a table of words."""
+        if asked.is_english and self.is_english:
+            return ""
+        found = language_of(asked)
+        return found if found and self.language not in ("", found) else ""
+
     def query(self, asked: Reading) -> Query:
         """The query for a text. If the text is too short to show its language, that of the documents decides."""
         english = asked.is_english or (asked.length < SHORT_TEXT and self.is_english)
@@ -109,7 +140,7 @@ class Index:
         by_weight = sorted(asked.words, key=itemgetter(1), reverse=True)
         least = by_weight[MEANT][1] if len(by_weight) > MEANT else 0.0
         for word, weight in asked.words:
-            for place, value in self._best(word, asked.english, meaning and weight > least, norms).items():
+            for place, value in self._best(word, asked, meaning and weight > least, norms).items():
                 out[place] += weight * value * (k1 + 1)
         return out
 
@@ -126,15 +157,24 @@ class Index:
             found[place] = math.fsum([gains[key] * counts[key] / (counts[key] + norm) for key in hits])
         return found
 
-    def agreements(self, groups: Sequence[Sequence[str]], besides: int = -1) -> list[float]:
+    def agreements(
+        self, groups: Sequence[Sequence[str]], besides: int = -1, asked_in: Sequence[str] = ()
+    ) -> list[float]:
         """For each group of distinct words: the largest sum, over the documents (`besides` one), of the rarity of those
-        of its words that the document contains.
+        of its words that the document contains. `asked_in`: the language of each group, empty for that of the
+        documents.
 
-        Rarity: the idf as a share of that of a word in one document; in English times the word's rarity in the
-        language. A word of more than `COMMON` of the documents does not count.
+        Rarity: the idf as a share of that of a word in one document; in English and of a word in another language than
+        the documents' times its rarity in the language. A word of more than `COMMON` of the documents does not count.
         """
-        rare = {word: self._rare(word, besides) for word in dict.fromkeys(chain.from_iterable(groups))}
-        return [_agreement([rare[word] for word in words]) for words in groups]
+        said = list(zip(groups, asked_in or repeat(""), strict=False))
+        words = dict.fromkeys((word, language) for group, language in said for word in group)
+        translated = set(islice((pair for pair in words if pair[1]), MEANT))
+        rare = {
+            pair: self._translated(*pair, besides) if pair in translated else [self._rare(pair[0], besides)]
+            for pair in words
+        }
+        return [_agreement(chain.from_iterable(rare[w, language] for w in group)) for group, language in said]
 
     def rarity(self, word: str) -> float:
         """The idf of a word as a share of that of a word in one document."""
@@ -152,12 +192,29 @@ class Index:
         rarity = self._idf(len(places)) / self._idf(1)
         return rarity * (word_table().rarity(word) if self.is_english else 1.0), places - {besides}
 
+    def _translated(self, word: str, language: str, besides: int) -> list[tuple[float, Iterable[int]]]:
+        """The rarity and the documents of a word of another language: as it is, and of words that mean nearly the same,
+        each document once."""
+        if word in FUNCTION_WORDS[language]:
+            return []
+        found = [self._rare(word, besides)]
+        seen = {besides, *found[0][1]}
+        rarity = TRANSLATED * language_table(language).rarity(word) / self._idf(1)
+        for _, other in self._similar(word, stem(word) if self.is_english else prefix(word), language):
+            places = self._holding(other)
+            if len(places) <= max(FEW, COMMON * len(self)):
+                found.append((rarity * self._idf(len(places)), places - seen))
+                seen |= places
+        return found
+
     def _places(self, word: str) -> Set[int]:
         """The documents that contain a word."""
-        english = self.is_english
-        self._index_new_documents(english)
-        key = stem(word) if english else prefix(word)
-        return set[int]().union(*[pairs[::2] for pairs in self._pairs(key, english)])
+        self._index_new_documents(self.is_english)
+        return self._holding(stem(word) if self.is_english else prefix(word))
+
+    def _holding(self, key: str) -> Set[int]:
+        """The documents that contain a word of a term."""
+        return set[int]().union(*[pairs[::2] for pairs in self._pairs(key, self.is_english)])
 
     def _counted(self, english: bool) -> tuple[list[dict[str, int]], Counter[str]]:
         """The number of occurrences of each term in each document, and the number of documents with each term."""
@@ -197,13 +254,15 @@ class Index:
                     alike.append(word)
             self._formed[english] = len(holding)
 
-    def _best(self, word: str, english: bool, meaning: bool, norms: Sequence[float]) -> dict[int, float]:
+    def _best(self, word: str, asked: Query, meaning: bool, norms: Sequence[float]) -> dict[int, float]:
+        english = asked.english
         key = stem(word) if english else prefix(word)
         held = self._documents_with(key, english)
         own = self._idf(len(held))
         best = {place: own * count / (count + norms[place]) for place, count in held.items()}
-        for alike, other in self._similar(word, key) if english and meaning else ():
-            held = self._documents_with(other, True)
+        meaning = meaning and (english or bool(asked.asked_in))
+        for alike, other in self._similar(word, key, asked.asked_in) if meaning else ():
+            held = self._documents_with(other, english)
             gain = ALIKE * alike**SHARPNESS * (min(own, self._idf(len(held))) if own else self._idf(len(held)))
             for place, count in held.items():
                 value = gain * count / (count + norms[place])
@@ -237,24 +296,15 @@ class Index:
         mean = sum(self._lengths) / max(1, len(self)) or 1.0
         return [k1 * (1 - b + b * length / mean) for length in self._lengths]
 
-    def _similar(self, word: str, key: str) -> list[tuple[float, str]]:
-        vector = word_table().vector(word) if len(word) >= SHORTEST else None
-        if vector is None:
+    def _similar(self, word: str, key: str, asked_in: str = "") -> list[tuple[float, str]]:
+        """(similarity, term) of the terms of the documents that mean nearly the same as a word: as a word of their
+        language (English), or of the language that it is asked in. `key`: the word's own term."""
+        if len(word) < SHORTEST and not asked_in:
             return []
-        self._look_up_new_words()
-        return [pair for pair in word_table().nearest(vector, self._vocabulary) if pair[1] != key]
-
-    def _look_up_new_words(self) -> None:
-        """Adds new stems to the vocabulary, each with the vector of its first word that the table contains."""
-        if self._looked_up == len(self._postings):
-            return
-        table = word_table()
-        for word in islice(self._postings, self._looked_up, None):
-            key = stem(word)
-            if key not in self._with_vector and len(key) >= SHORTEST and (vector := table.vector(word)) is not None:
-                self._with_vector.add(key)
-                self._vocabulary.append((vector, key))
-        self._looked_up = len(self._postings)
+        own = self.language if asked_in else ""
+        vocabulary = self._vocabularies.setdefault(own, Vocabulary(own))
+        vocabulary.look_up(self._postings)
+        return [pair for pair in vocabulary.similar(word, asked_in) if pair[1] != key]
 
 
 def _agreement(rare: Iterable[tuple[float, Iterable[int]]]) -> float:

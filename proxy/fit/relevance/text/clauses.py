@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# Where a clause ends. `mark`: punctuation that belongs to it, at a blank or, in scripts without blanks, anywhere. All
-# else separates: emoji, line breaks, the colon of a label, an opening question mark, the punctuation of JSON, a tag.
+from proxy.fit.relevance.text.dates import AFTER_ORDINALS
+
+# Where a clause ends. `mark`: punctuation that belongs to it, at a blank (not in "am 10. April") or, in scripts without
+# blanks, anywhere. All else separates: emoji, line breaks, the colon of a label, an opening question mark, the
+# punctuation of JSON, a tag.
 END = re.compile(
-    r"(?P<mark>[.!?…;]++[\"'”’»)\]*_]*+(?=\s|<|\Z)|[。！？；؟।፧\u037e]++[」』”’）]*+)"
+    rf"(?P<mark>[.!?…;]++(?!(?<=\d\.) (?:{'|'.join(AFTER_ORDINALS)})\b)"
+    r"[\"'”’»)\]*_]*+(?=\s|<|\Z)|[。！？；؟।፧\u037e]++[」』”’）]*+)"
     r"|[\u2600-\u27bf\U0001f300-\U0001faff]++|\n+|[:：](?=\s|\Z)|(?=¿)|\"\s*+[:,}\]]+\s*+\"?|[{\[]\s*+\"|</?\w[^<>\n]{0,80}>"
 )
 CLOSING = " \t\"'”’»」』)]）*_。."  # what may follow the sign by which a clause asks

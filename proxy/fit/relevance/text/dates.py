@@ -21,6 +21,7 @@ MONTHS = (
     " июля/июле/июль августа/августе/август сентября/сентябре/сентябрь октября/октябре/октябрь ноября/ноябре/ноябрь"
     " декабря/декабре/декабрь",
 )
+AFTER_ORDINALS = tuple(re.split("[ /]", MONTHS[1].title()))  # in German "10. April" is the tenth of April
 NUMBERS = {name: number for row in MONTHS for number, forms in enumerate(row.split(), 1) for name in forms.split("/")}
 
 

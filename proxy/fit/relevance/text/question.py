@@ -24,9 +24,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from proxy.fit.relevance.passages.splitting import split
-from proxy.fit.relevance.text.bm25 import Document, Index, Query, acquire_index, query, release_index
+from proxy.fit.relevance.text.bm25 import Document, Index, Query, acquire_index, query, release_index, translated
 from proxy.fit.relevance.text.clauses import clauses_in, is_question
 from proxy.fit.relevance.text.reading import Reading, read_message, read_text, speaker_of, speakers_of
 from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP
@@ -52,6 +53,7 @@ APART = 0.3  # share of the best agreement from which a clause asks for itself (
 BESIDE = 0.2  # weight of the other clauses in what each asks
 MOST_APART = 4  # clauses that are ranked apart at most
 ONE_SUBJECT = 0.25  # share of the smaller agreement of two halves by which that of both may pass the larger one
+JOINTS = 16  # of an order at which its halves are looked for: a bound for hostile texts
 AND = re.compile(
     r"(?:,? (?:and|und|et|y|e|и|as well as|sowie|ainsi que|así como)(?: also)? |[、，]?(?:以及|和|と)(?=\S))", re.I
 )
@@ -114,7 +116,8 @@ class Question:
 
     def query(self, index: Index) -> Query:
         """The words of all clauses, weighted. Of an English conversation the query is English, whatever the language
-        around the question. In other languages, which have no list of stop words, a word weighs by its rarity too."""
+        around the question. In other languages a word weighs by its rarity, too, instead of a list of stop words. If
+        the question is in another language than the conversation, words of that are found by their meaning."""
         words: dict[str, float] = {}
         length = english = 0.0
         for clause in self.clauses:
@@ -122,6 +125,9 @@ class Question:
             length, english = length + clause.weight * read.length, english + clause.weight * read.english
             for word, times in read.words.items():
                 words[word] = words.get(word, 0.0) + clause.weight * times
+        asked_in = index.asked_in(read_text(self.text))
+        if asked_in:
+            return translated(words, index.is_english, asked_in)
         if index.is_english or english >= KNOWN_ENGLISH * max(1, length):
             return query(words, True)
         return query({word: weight * index.rarity(word) for word, weight in words.items()}, False)
@@ -204,7 +210,7 @@ def _asking(text: str, spans: Spans, agreements: Sequence[float]) -> frozenset[t
 def _alone(clause: Clause, index: Index) -> Iterator[Clause]:
     """A clause that asks; of an order both halves, if each agrees with a turn, and both not with the same ("Summarise X
     and Y")."""
-    for joint in () if is_question(clause.text) else AND.finditer(clause.text):
+    for joint in () if is_question(clause.text) else islice(AND.finditer(clause.text), JOINTS):
         halves = clause.text[: joint.start()], clause.text[joint.end() :]
         both, one, other = _agreements((clause.text, *halves), index, -1)
         if min(one, other) >= STANDS and both <= max(one, other) + ONE_SUBJECT * min(one, other):
@@ -266,8 +272,15 @@ def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float
 def _agreements(clauses: Sequence[str], index: Index, own: int) -> list[float]:
     """How well each clause agrees with one turn, besides its `own`: the rarity of the words that they share, and more
     if it names something that the conversation contains."""
-    shared = index.agreements([content_words(clause) for clause in clauses], own)
+    asked_in = _asked_in(clauses, index)
+    shared = index.agreements([content_words(clause) for clause in clauses], own, asked_in)
     return [value + _named(_names(clause), index, own) for value, clause in zip(shared, clauses, strict=True)]
+
+
+def _asked_in(clauses: Sequence[str], index: Index) -> list[str]:
+    """The language of each clause, if it is another one than that of the conversation: its own, else that of all."""
+    whole = index.asked_in(read_text("\n".join(clauses)))
+    return [index.asked_in(read_text(clause)) or whole for clause in clauses] if whole else [""] * len(clauses)
 
 
 def _named(names: Sequence[str], index: Index, own: int) -> float:

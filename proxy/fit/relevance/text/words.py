@@ -80,10 +80,10 @@ def containing(found: Iterable[str], wanted: Collection[str], english: bool) -> 
     if not 0 < len(least) <= SOUGHT:
         return [*found] if least else []
     search = re.compile("|".join(map(re.escape, sorted(least)))).search
-    return [token for token in found if search(_plain(token))]
+    return [token for token in found if search(folded(token))]
 
 
-def _plain(token: str) -> str:
+def folded(token: str) -> str:
     """A token as its parts are cut out of it."""
     if token.isascii():
         return token.lower()
@@ -128,7 +128,7 @@ def _parts(token: str, lower: str) -> tuple[str, ...]:
 
 
 def _other_parts(token: str) -> tuple[str, ...]:
-    plain = _plain(token)
+    plain = folded(token)
     found: list[str] = []
     for run in OTHER_PART.finditer(plain):
         found += _pairs(run[0]) if run[1] else [run[0]]

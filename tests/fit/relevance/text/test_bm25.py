@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from proxy.fit.relevance.text import bm25
-from proxy.fit.relevance.text.bm25 import INDEXED, Document, Index, Query, acquire_index, query, release_index
+from proxy.fit.relevance.text.bm25 import INDEXED, MEANT, Document, Index, Query, acquire_index, query, release_index
+from proxy.fit.relevance.text.question import content_words, question_in
 from proxy.fit.relevance.text.reading import read_text
 
 CHAT = (
@@ -203,3 +204,104 @@ def test_scores_do_not_depend_on_the_hash_seed() -> None:
         for seed in seeds
     }
     assert len(printed) == 1
+
+
+ENGLISH = (
+    "We have been to the mountains with the tent, and it was raining all the time.",
+    "She has adopted a dog from the shelter, and they are happy with it.",
+    "What do you think of the painting that I have bought for the kitchen?",
+    "They would have been there, but the train was late and the war museum was closed.",
+)
+GERMAN = (
+    "Wir waren mit dem Zelt in den Bergen, und es hat die ganze Zeit geregnet.",
+    "Sie hat einen Hund aus dem Tierheim geholt, und sie sind glücklich mit ihm.",
+    "Was hältst du von dem Gemälde, das ich für die Küche gekauft habe?",
+    "Sie wären gekommen, aber der Zug hatte Verspätung, und das Museum war zu.",
+)
+
+
+@pytest.mark.parametrize(
+    ("talk", "question", "place"),
+    [
+        (ENGLISH, "Wann hat sie den Hund bekommen?", 1),
+        (ENGLISH, "Où est le tableau qu'elle a acheté ?", 2),
+        (ENGLISH, "¿Cuándo estuvieron en las montañas?", 0),
+        (ENGLISH, "Chi ha adottato il cane?", 1),
+        (ENGLISH, "Onde está a pintura que comprei?", 2),
+        (ENGLISH, "Где они были в горах?", 0),
+        (ENGLISH, "她什么时候有了小狗？", 1),
+        (GERMAN, "When did she get the dog from the shelter?", 1),
+        (GERMAN, "Where have they been with the tent?", 0),
+        (GERMAN, "Pourquoi le train était-il en retard ?", 3),
+    ],
+)
+def test_a_question_in_another_language_finds_what_means_the_same(
+    talk: tuple[str, ...], question: str, place: int
+) -> None:
+    index = index_of(*talk)
+    assert index.asked_in(read_text(question)) and index.language == ("en" if talk is ENGLISH else "de")
+    asked = question_in(question).query(index)
+    assert asked.asked_in and best_of(index.scores(asked, meaning=True)) == place
+    assert max(index.agreements([content_words(question)], -1, [asked.asked_in])) > max(
+        index.agreements([content_words(question)])
+    )
+
+
+def best_of(scores: list[float]) -> int:
+    return scores.index(max(scores)) if scores.count(max(scores)) == 1 else -1
+
+
+def test_function_words_of_another_language_match_nothing() -> None:
+    index = index_of(*ENGLISH)
+    asked = question_in("Wann war das?").query(index)
+    assert asked.words == () and asked.asked_in == "de"
+    assert not any(index.scores(asked, meaning=True)) and index.agreements([["war"]], -1, ["de"]) == [0.0]
+
+
+def test_without_meaning_a_question_in_another_language_matches_the_words_as_they_are() -> None:
+    index = index_of(*ENGLISH)
+    asked = question_in("Was wollte sie im Museum?").query(index)
+    assert [round(score, 3) > 0 for score in index.scores(asked)] == [False, False, False, True]
+
+
+def test_names_are_found_in_any_language() -> None:
+    index = index_of(*ENGLISH, "Caroline has seen the lions, and that was what she had hoped for.")
+    assert best_of(index.scores(question_in("Was hat Caroline dort gesehen?").query(index), meaning=True)) == 4
+
+
+def test_conversations_in_a_language_without_a_table_are_searched_as_before() -> None:
+    index = index_of("Wij zijn met de tent in de bergen geweest.", "Zij heeft een hond uit het asiel gehaald.")
+    assert index.language == "" and not index.asked_in(read_text("When did she get the dog?"))
+
+
+def test_the_language_follows_the_documents() -> None:
+    index = index_of(*GERMAN)
+    assert index.language == "de"
+    for text in ENGLISH * 9:
+        index.add((read_text(text),))
+    assert index.language == "en"
+
+
+def test_of_very_many_words_of_another_language_so_many_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    sought = []
+
+    def similar(_: Index, word: str, key: str, asked_in: str = "") -> list[tuple[float, str]]:
+        sought.append((word, key, asked_in))
+        return []
+
+    monkeypatch.setattr(Index, "_similar", similar)
+    index = index_of(*ENGLISH)
+    index.agreements([[f"wort{number}" for number in range(5 * MEANT)]], -1, ["de"])
+    assert len(sought) == MEANT
+
+
+def test_a_question_in_another_language_scores_the_same_whatever_was_asked_before() -> None:
+    fresh, used = index_of(*ENGLISH), index_of(*ENGLISH[:2])
+    for text in ("Wann war der Hund da?", "Où est la tente ?"):
+        used.scores(question_in(text).query(used), meaning=True)
+    for text in ENGLISH[2:]:
+        used.add((read_text(text),))
+    asked = "Wo ist das Bild für die Küche?"
+    assert fresh.scores(question_in(asked).query(fresh), meaning=True) == used.scores(
+        question_in(asked).query(used), meaning=True
+    )

@@ -22,6 +22,8 @@ def clauses(text: str) -> list[str]:
         ("Oye, ¿quién la tiene? Gracias", ["Oye,", "¿quién la tiene?", "Gracias"]),
         ("你好。钥匙在谁那里？谢谢！", ["你好。", "钥匙在谁那里？", "谢谢！"]),
         ("Version 3.5 of a.b at 09:42", ["Version 3.5 of a.b at 09:42"]),
+        ("Was war am 10. April 2023? Und am 3. Mai.", ["Was war am 10. April 2023?", "Und am 3. Mai."]),
+        ("I counted 10. Nobody knows.", ["I counted 10.", "Nobody knows."]),
         ("Let me see 😄 Who has it?", ["Let me see", "Who has it?"]),
         (" \n--- \n", []),
     ],

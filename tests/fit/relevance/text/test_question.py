@@ -306,3 +306,35 @@ def test_what_is_asked_for_itself_is_a_question_of_its_own(text: str, parts: lis
 def test_one_question_with_courtesy_is_one(text: str) -> None:
     found = asked(user(text))
     assert found.apart == (found,)
+
+
+@pytest.mark.parametrize("joint", [" and ", " und "])
+def test_of_an_order_of_very_many_parts_so_many_halves_are_compared(
+    joint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreements, compared = Index.agreements, []
+
+    def counted(index: Index, groups: Any, *others: Any) -> list[float]:
+        compared.append(groups)
+        return agreements(index, groups, *others)
+
+    monkeypatch.setattr(Index, "agreements", counted)
+    asked(user("Summarise what Nora keeps" + joint.join(f"thing{number}" for number in range(300))))
+    assert len(compared) <= question.JOINTS + 5
+
+
+@pytest.mark.parametrize(
+    "wrapped", ["{q}", "Hallo! Vielen Dank für deine Hilfe vorhin. {q} Ich freue mich auf die Antwort."]
+)
+def test_a_question_in_another_language_than_the_conversation_is_no_follow_up(wrapped: str) -> None:
+    talk = [
+        user("We have been to the zoo with the kids and what they liked was the lions."),
+        assistant("That is great. Did they also have a look at the monkeys there?"),
+        user("Yes, and she has bought a bicycle for the way to the office, it is what she had wanted."),
+        assistant("What colour is it? I would like to have one that is red."),
+        user("It has been raining in the mountains and our tent was wet when we had to go."),
+        assistant("You should have stayed in the hotel with us."),
+    ]
+    found = question_of(blocks(system("s"), *talk, user(wrapped.format(q="Wann hat sie das Fahrrad gekauft?"))))
+    assert found is not None and not found.follows
+    assert max(own(found), key=lambda clause: own(found)[clause]) == "Wann hat sie das Fahrrad gekauft?"
