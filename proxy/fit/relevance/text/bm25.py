@@ -24,7 +24,7 @@ from proxy.model.bounded import Bounded
 K1, B = 1.2, 0.3  # measured on chats and meetings (proxy/fit/relevance/README.md)
 ALIKE = 0.8  # weight of a word of similar meaning (measured), ...
 SHARPNESS = 1.5  # ... times its similarity to this power
-TRANSLATED = 1.4  # factor of agreements across languages, where only some words find their like (measured)
+TRANSLATED = 0.4  # factor of agreements across languages; with more, follow-ups would stand alone (measured)
 COMMON, FEW = 0.25, 4  # share of the documents (or their number), over which a word is too common to agree on
 FORMS = 256  # words with one stem or prefix that are matched: a bound for hostile texts, which others stay far below
 MEANT = 200  # words of a query that words of similar meaning match too: each is compared with the whole vocabulary

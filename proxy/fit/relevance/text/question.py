@@ -125,7 +125,8 @@ class Question:
             length, english = length + clause.weight * read.length, english + clause.weight * read.english
             for word, times in read.words.items():
                 words[word] = words.get(word, 0.0) + clause.weight * times
-        asked_in = index.asked_in(read_text(self.text))
+        main = max(self.clauses, key=lambda clause: clause.weight, default=None)
+        asked_in = index.asked_in(read_text(main.text)) if main is not None else ""
         if asked_in:
             return translated(words, index.is_english, asked_in)
         if index.is_english or english >= KNOWN_ENGLISH * max(1, length):

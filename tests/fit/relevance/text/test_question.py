@@ -326,7 +326,7 @@ def test_of_an_order_of_very_many_parts_so_many_halves_are_compared(
 @pytest.mark.parametrize(
     "wrapped", ["{q}", "Hallo! Vielen Dank für deine Hilfe vorhin. {q} Ich freue mich auf die Antwort."]
 )
-def test_a_question_in_another_language_than_the_conversation_is_no_follow_up(wrapped: str) -> None:
+def test_a_question_in_another_language_than_the_conversation_outweighs_courtesy(wrapped: str) -> None:
     talk = [
         user("We have been to the zoo with the kids and what they liked was the lions."),
         assistant("That is great. Did they also have a look at the monkeys there?"),
@@ -336,5 +336,15 @@ def test_a_question_in_another_language_than_the_conversation_is_no_follow_up(wr
         assistant("You should have stayed in the hotel with us."),
     ]
     found = question_of(blocks(system("s"), *talk, user(wrapped.format(q="Wann hat sie das Fahrrad gekauft?"))))
-    assert found is not None and not found.follows
+    assert found is not None
     assert max(own(found), key=lambda clause: own(found)[clause]) == "Wann hat sie das Fahrrad gekauft?"
+
+
+def test_a_follow_up_in_another_language_is_answered_in_that_of_the_question_before() -> None:
+    before = Clause("When have they been to the zoo with the kids?", 1.0)
+    found = Question((Clause("Bist du dir da wirklich sicher?", 0.5, 0, 31), before))
+    index = Index()
+    for text in ("We have been to the zoo and what they liked was the lions.", "It is what she would have said."):
+        index.add((read_text(text),))
+    assert found.follows and not found.query(index).asked_in and ("zoo", 1.0) in found.query(index).words
+    assert Question(found.clauses[:1]).query(index).asked_in == "de"
