@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from proxy.fit.relevance.passages.context import context_places
-from proxy.fit.relevance.passages.texts import Span, Text, read
+from proxy.fit.relevance.passages.texts import Shortened, Span, Text, read
 from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -28,9 +28,10 @@ class LongMessage:
     parts: tuple[Part, ...]
     texts: tuple[Text, ...]
 
-    def keeping(self, chosen: Sequence[set[int]]) -> Message:
+    def keeping(self, chosen: Sequence[set[int]], shortened: Shortened) -> Message:
         """The message with only these passages of each text. Its tokens are not counted again."""
-        edits = [(part, text.rendered(some)) for part, text, some in zip(self.parts, self.texts, chosen, strict=True)]
+        each = zip(self.parts, self.texts, chosen, strict=True)
+        edits = [(part, text.rendered(some, shortened)) for part, text, some in each]
         return self.message.edit(edits, EXCERPTED)
 
 

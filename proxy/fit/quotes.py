@@ -12,9 +12,11 @@ from proxy.fit.excerpts import Excerpt, fitting, said
 from proxy.fit.long_texts import EXCERPTED, rate_of
 from proxy.fit.relevance.history.changes import changing
 from proxy.fit.relevance.history.turns import choose_turns
+from proxy.fit.relevance.passages.data import left_out
+from proxy.fit.relevance.passages.excerpt import shortened_for
 from proxy.fit.relevance.passages.file_names import file_names
 from proxy.fit.relevance.passages.ranking import rank_passages
-from proxy.fit.relevance.passages.texts import Text, read
+from proxy.fit.relevance.passages.texts import Shortened, Text, read
 from proxy.fit.relevance.text.question import Question
 from proxy.fit.relevance.text.reading import read_message, speakers_of
 from proxy.model.claims import Reason
@@ -34,7 +36,8 @@ class _Quote(msgspec.Struct, frozen=True, gc=False):
     """A text that may be quoted. `place`: its position among all; `block`: the index of the block that it is from.
 
     `text` is empty for a whole block: its texts are read only if it is chosen. `source`: the file that it is from. The
-    text has its line breaks: of a long text a copy without them for each passage takes too much memory.
+    text has its line breaks: of a long text a copy without them for each passage takes too much memory. `data`: of a
+    passage of a JSON value the place of its first one, else -1.
     """
 
     place: int
@@ -43,6 +46,7 @@ class _Quote(msgspec.Struct, frozen=True, gc=False):
     score: float
     cost: int
     source: str = ""
+    data: int = -1
 
 
 def with_quotes(
@@ -64,13 +68,14 @@ def with_quotes(
     that may change what the best quotes say.
     """
     room = draft.room - draft.prompt
-    quotes, needs, speakers = _quotes(draft, blocks, kept, original, question, alike)
+    quotes, needs, speakers, values = _quotes(draft, blocks, kept, original, question, alike)
+    shortened = shortened_for(question, draft.meter)
     quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
     block, told, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
-        wanted = [quotes[k] for k in sorted(chosen)]
+        wanted = _with_json([quotes[k] for k in sorted(chosen)], values, shortened)
         texts = [Excerpt(q.place, q.text.strip("\r\n") or whole(q.block), q.score, q.source) for q in wanted]
         found, held = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
@@ -139,8 +144,9 @@ def _quotes(
     original: Draft | None,
     question: Question,
     alike: Sequence[float] | None,
-) -> tuple[list[_Quote], dict[int, int], set[str]]:
-    """What may be quoted, in order; for a passage the index of the one that it stands under; and the speakers."""
+) -> tuple[list[_Quote], dict[int, int], set[str], dict[int, str]]:
+    """What may be quoted, in order; for a passage the index of the one that it stands under; the speakers; and the JSON
+    values by the place of their first passage."""
     sent = {} if original is None else {m.index: m for m in original.messages}
     least = min(LONG * draft.room, draft.room - draft.prompt)
     wholes = [_whole(block, place in kept, sent, least) for place, block in enumerate(blocks)]
@@ -152,17 +158,20 @@ def _quotes(
     near = None if alike is None else [1.0 if p == asked else alike[p - (p > asked)] for p in places]
     found: list[_Quote] = []
     needs: dict[int, int] = {}
+    values: dict[int, str] = {}
     at = 0
     for place, group, scores in zip(places, groups, rank_passages(groups, question, near), strict=True):
         if isinstance(group, Text):
-            present = _lines(blocks[place]) if place in kept else frozenset()
-            _add_passages(group, scores, present, place, at, found, needs)
+            own = blocks[place].messages[0].own_text() if place in kept else ""
+            json = {span[0]: value for span in group.data if _is_missing(value := group.value(span), own)}
+            _add_passages(group, scores, own, json.keys(), place, at, found, needs)
+            values |= {at + first: value for first, value in json.items()}
             at += len(group.passages) + 1
             continue
         if place not in kept and any([reading.length for reading in group]):
             found.append(_Quote(at, place, "", scores[0], blocks[place].tokens))
         at += 1
-    return found, needs, speakers
+    return found, needs, speakers, values
 
 
 def _whole(block: Block, kept: bool, sent: Mapping[int, Message], least: float) -> Message | None:
@@ -174,32 +183,64 @@ def _whole(block: Block, kept: bool, sent: Mapping[int, Message], least: float) 
     return original if first.why == EXCERPTED or (not kept and original.tokens > least) else None
 
 
-def _lines(block: Block) -> frozenset[str]:
-    return frozenset([line.rstrip("\r") for line in block.messages[0].own_text().split("\n")])
+def _is_missing(value: str, own: str) -> bool:
+    """Whether a JSON value is not in a text: what stays of it in its place is not quoted again."""
+    return not own or left_out(value) in own
 
 
 def _add_passages(
     text: Text,
     scores: Sequence[float],
-    present: frozenset[str],
+    own: str,
+    values: Collection[int],
     block: int,
     at: int,
     found: list[_Quote],
     needs: dict[int, int],
 ) -> None:
-    """Adds the passages that are not present. Lines that only name a file are left out: each quote names its own."""
+    """Adds the passages that are not present in what is left of the text (`own`), and heads of records for what stands
+    under them. `values`: the first passages of the JSON values to quote. Lines that only name a file are left out: each
+    quote names its own."""
+    present = frozenset([line.rstrip("\r") for line in own.split("\n")] if own else ())
     index: dict[int, int] = {}
+    data = {place: span[0] for span in text.data for place in range(*span)}
     names = file_names([passage.text for passage in text.passages], text.outline)
     for place, (passage, score) in enumerate(zip(text.passages, scores, strict=True)):
         words = passage.text.strip("\r\n")
-        if (
-            words
-            and place not in names.naming
-            and not (words in present or ("\n" in words and present.issuperset(words.split("\n"))))
-        ):
-            parent = text.outline.parents[place]
-            if parent in index:
-                needs[len(found)] = index[parent]
+        there = words in present or ("\n" in words and present.issuperset(words.split("\n")))
+        heads = text.records is not None and place in text.records.along(place)
+        if place in data:
+            there = data[place] not in values
+        if words and (heads or not (there or place in names.naming)):
+            above = _above(text, place)
+            if above in index:
+                needs[len(found)] = index[above]
             index[place] = len(found)
             cost = int(text.rate * len(words)) + GAP
-            found.append(_Quote(at + place, block, passage.text, score, cost, names.of[place]))
+            value = at + data[place] if place in data else -1
+            found.append(_Quote(at + place, block, passage.text, 0.0 if there else score, cost, names.of[place], value))
+
+
+def _above(text: Text, place: int) -> int:
+    """The passage that must be quoted with another one: the last line of its record's head, the line before in that
+    head, else what it stands under."""
+    head = () if text.records is None else text.records.along(place)
+    before = [line for line in head if line < place]
+    return before[-1] if before else text.outline.parents[place]
+
+
+def _with_json(quotes: Sequence[_Quote], values: Mapping[int, str], shortened: Shortened) -> list[_Quote]:
+    """The quotes, with the passages of each JSON value as one valid value of as many tokens."""
+    tokens: dict[int, int] = {}
+    for quote in quotes:
+        tokens[quote.data] = tokens.get(quote.data, 0) + quote.cost
+    found: dict[int, _Quote] = {}
+    for number, quote in enumerate(quotes):
+        if quote.data < 0:
+            found[-1 - number] = quote
+        elif quote.data not in found:
+            text = shortened(values[quote.data], tokens[quote.data])
+            found[quote.data] = replace(quote, text=text, cost=tokens[quote.data])
+        elif quote.score > found[quote.data].score:
+            found[quote.data] = replace(found[quote.data], score=quote.score)
+    return [*found.values()]

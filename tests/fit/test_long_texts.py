@@ -27,7 +27,7 @@ def test_the_texts_of_a_message_are_its_long_parts() -> None:
     start = len("short") + TEXT.index("line50")
     long = long_message(before.blocks, (0, 0), before.meter, [(start, start + 10)])
     assert long is not None and len(long.texts) == 1 and 50 in long.texts[0].always
-    made = long.keeping([{0, 50}])
+    made = long.keeping([{0, 50}], lambda text, room: text)
     content = fields(made)["content"]
     assert content[0]["text"] == "short" and content[2] == IMAGE and made.why == EXCERPTED
     assert content[1]["text"].splitlines()[2].startswith("line50x0")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from proxy.fit.excerpts import HEADING
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import with_quotes
+from proxy.fit.relevance.passages.data import left_out
 from proxy.fit.relevance.text.question import question_of
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
@@ -109,3 +111,27 @@ def test_turns_of_a_transcript_are_quoted_without_roles() -> None:
     after = with_quotes(left, before.blocks, {0: 0, len(turns): 1}, before, question)
     lines = quoted(after)
     assert {"Ada: I keep boat 3 in the cave.", "Ben: I keep boat 3 in the cave."} <= set(lines) <= {*turns, "[…]"}
+
+
+def test_what_is_quoted_of_json_is_one_valid_value_and_what_stays_in_its_place_is_not_quoted() -> None:
+    value = json.dumps([{"id": i, "about": "lighthouses" if i % 25 == 7 else "other things"} for i in range(100)])
+    told = [user("first"), assistant("ok"), user(f"Lines:\n{value}"), *TALK[3:]]
+    before = draft(told, 160, max_tokens=10)
+    found = "\n".join(quoted(with_all(shortened(before, 2, f"Lines:\n{left_out(value)}"), before)))
+    assert json.loads(found.splitlines()[-1])["result_count"] == 100 and all(
+        f'"id":{i},' in found for i in (7, 32, 57, 82)
+    )
+    kept = shortened(before, 2, 'Lines:\n[{"id":7,"about":"lighthouses"}]')
+    assert with_all(kept, before) is kept
+
+
+def test_the_head_of_a_record_is_quoted_with_what_stands_under_it_also_where_it_stayed_in_its_place() -> None:
+    notes = "\n\n".join(
+        f"## Note {k}\n\n*Source: notes/{k}.md*\n\nother things\n{'lighthouses' if k == 17 else 'things'} of {k}"
+        for k in range(1, 40)
+    )
+    before = draft([user("first"), assistant("ok"), user(notes), *TALK[3:]], 120, max_tokens=10)
+    for stays in ("x", "## Note 17\n\n*Source: notes/17.md*\n[…]"):
+        lines = quoted(with_all(shortened(before, 2, stays), before))
+        at = lines.index("lighthouses of 17")
+        assert [line for line in lines[:at] if "ote" in line][-2:] == ["## Note 17", "*Source: notes/17.md*"]

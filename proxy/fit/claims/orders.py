@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from proxy.fit.claims.signs import SignReader
+from proxy.fit.relevance.passages.pasted import typed_ends
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.question import content_words, ends
 from proxy.model.bounded import Bounded
@@ -62,12 +63,15 @@ def _lines_with_orders(text: str, reader: SignReader) -> Iterator[Span]:
 
 
 def typed_spans(text: str) -> Sequence[Span]:
-    """What of a text its sender surely typed: all of a short one; of a longer one the first and the last paragraph."""
+    """What of a text its sender surely typed: all of a short one; of a longer one the first and the last paragraph, and
+    nothing of a run of records, a table or JSON."""
     if len(text) <= LONG:
         return [(0, len(text))]
+    start, end = typed_ends(text)
     first, last = text.find("\n\n", 0, EDGE), text.rfind("\n\n", len(text) - EDGE) + 2
-    head = first if first >= 0 else _line_end(text)
-    return [(0, head), (last, len(text))] if last >= 2 + head else [(0, head)]
+    head = min(start, first if first >= 0 else _line_end(text))
+    tail = max(end, last) if last >= 2 + head else len(text)
+    return [span for span in ((0, head), (tail, len(text))) if span[0] < span[1]]
 
 
 def _line_end(text: str) -> int:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from proxy.fit.layout import BEST, LAYOUTS, STABLE, layout_of
 from proxy.fit.long_texts import EXCERPTED, LongMessage, long_message, long_places, with_context_only
 from proxy.fit.quotes import with_quotes
+from proxy.fit.relevance.passages.data import left_out
+from proxy.fit.relevance.passages.excerpt import shortened_for
 from proxy.fit.relevance.passages.ranking import rank_passages
-from proxy.fit.relevance.passages.texts import Text, choose
+from proxy.fit.relevance.passages.texts import Shortened, Text, choose
 from proxy.fit.relevance.text.bm25 import Document
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.question import Question, question_of
@@ -74,8 +76,9 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
         return draft
     if layout == BEST:
         return _chosen_anew(draft, found, question)
-    made = _in_place(draft, found, question, params, quoted=layout == STABLE)
-    if layout != STABLE or question.place < 0 or made is draft or made.room - made.prompt < QUOTES * made.room:
+    quoted = layout == STABLE and question.place >= 0
+    made = _in_place(draft, found, question, params, quoted=quoted)
+    if not quoted or made is draft or made.room - made.prompt < QUOTES * made.room:
         return made
     return with_quotes(made, made.blocks, {i: i for i in range(len(made.blocks))}, facts.original, question)
 
@@ -138,7 +141,8 @@ def _chosen_anew(draft: Draft, found: Sequence[LongMessage], question: Question)
     others = draft.prompt - sum(blocks[place].tokens for place in loose) - sum(long.message.tokens for long in found)
     room = draft.room - others
     kept, rows = _worth_it(draft, found, scores, room, competing)
-    return _fitted(draft, kept, rows, room, competing) if kept else draft
+    shortened = shortened_for(question, draft.meter)
+    return _fitted(draft, kept, rows, room, shortened, competing) if kept else draft
 
 
 def _worth_it(
@@ -187,6 +191,7 @@ def _fitted(
     found: Sequence[LongMessage],
     scores: Sequence[Sequence[float]],
     room: float,
+    shortened: Shortened,
     turns: Sequence[tuple[float, int]] = (),
 ) -> Draft:
     """The draft with the best passages of long messages that fit into `room` together with the best of the turns.
@@ -199,7 +204,7 @@ def _fitted(
     for slack in range(TRIES):
         choice = choose(texts, scores, goal, turns, least)
         rows = iter(choice.chosen)
-        made = _changed(draft, {(m.block, m.place): m.keeping([next(rows) for _ in m.texts]) for m in found})
+        made = _changed(draft, {(m.block, m.place): m.keeping([next(rows) for _ in m.texts], shortened) for m in found})
         spare = room - choice.turns - sum(made.blocks[m.block].messages[m.place].tokens for m in found)
         if spare >= 0 > most or (spare < most if spare >= 0 else spare > most):
             best, most = made, spare
@@ -233,7 +238,7 @@ def _in_place(draft: Draft, found: Sequence[LongMessage], asked: Question, param
     for long in found:
         if long.block != last:
             own = fresh if long.block == asked.place and not quoted else limit
-            made = _shortened(made, draft, long, asked, own)
+            made = _shortened(made, draft, long, asked, own, quoted=quoted)
     for long in found:
         if long.block == last:
             rest = made.prompt - made.blocks[last].tokens
@@ -241,22 +246,36 @@ def _in_place(draft: Draft, found: Sequence[LongMessage], asked: Question, param
     return made
 
 
-def _shortened(made: Draft, draft: Draft, long: LongMessage, asked: Question, limit: int) -> Draft:
-    """The draft `made` with one long message of `draft` in at most `limit` tokens, cached. `asked`: the question."""
+def _shortened(
+    made: Draft, draft: Draft, long: LongMessage, asked: Question, limit: int, *, quoted: bool = False
+) -> Draft:
+    """The draft `made` with one long message of `draft` in at most `limit` tokens, cached. `asked`: the question.
+    `quoted`: as in `_in_place`; of a JSON value, of which a part in its place would be a second one, a note stays."""
     question = _asked_then(draft.blocks, long.block, asked)
     always = "|".join(" ".join(map(str, sorted(text.always))) for text in long.texts)
     key = digest(
-        long.message.raw, str(limit), str(draft.room), str(long.message.tokens), repr(question.clauses), always
+        long.message.raw,
+        str(limit),
+        str(draft.room),
+        str(long.message.tokens),
+        repr(question.clauses),
+        always,
+        str(quoted),
     )
     raw = MADE.get(key)
     if raw is None:
         scores = rank_passages(long.texts, question)
-        alone = _fitted(draft, [long], scores, limit)
+        shortened = _noted if quoted else shortened_for(question, draft.meter)
+        alone = _fitted(draft, [long], scores, limit, shortened)
         raw = alone.blocks[long.block].messages[long.place].raw
         MADE.put(key, raw, len(raw))
     if raw == long.message.raw:
         return made
     return _changed(made, {(long.block, long.place): replace(long.message, raw=raw, why=EXCERPTED)})
+
+
+def _noted(text: str, limit: int) -> str:
+    return left_out(text)
 
 
 def _asked_then(blocks: Sequence[Block], place: int, asked: Question) -> Question:

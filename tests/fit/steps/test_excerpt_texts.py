@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -190,3 +192,62 @@ def test_parameters_out_of_range_are_refused() -> None:
 
 def test_prompts_keep_their_pins() -> None:
     assert prompt([user("q")]).pins == frozenset()
+
+
+TOWNS = [{"order": f"SO-{i:05}", "city": f"Town{i % 20}", "amount": f"{i}.50"} for i in range(300)]
+ROWS = [row for row in TOWNS if row["city"] == "Town7"]
+LIST = "List all orders that go to Town7, with their amounts."
+
+
+def listed(place: str, value: str) -> list[dict[str, Any]]:
+    return {
+        "system": [system(f"Answer from the data.\n\n{value}"), user("hello"), assistant("hi"), user(LIST)],
+        "asking": [system("Answer from the data."), user(f"{value}\n\n{LIST}")],
+        "older": [user(f"The orders: {value}"), assistant("read"), user("hello"), assistant("hi"), user(LIST)],
+        "run": [user(f"{value}\n\n{LIST}"), *tool_round("c", "fetched"), *tool_round("d", "fetched")],
+    }[place]
+
+
+@pytest.mark.parametrize("layout", ["best", "stable"])
+@pytest.mark.parametrize("form", ["rows", "object"])
+@pytest.mark.parametrize("place", ["system", "asking", "older", "run"])
+def test_json_is_shortened_by_its_rows_and_stays_valid_wherever_it_stands(place: str, form: str, layout: str) -> None:
+    value = json.dumps(TOWNS if form == "rows" else {"took": 3, "hits": TOWNS})
+    after = shortened(listed(place, value), 1000, layout=layout)
+    together = "\n".join(contents(after))
+    assert after.excess <= 0 and LIST in together
+    found = [
+        json.JSONDecoder().raw_decode(together, m.start())[0] for m in re.finditer(r"\{\"(result_count|took)", together)
+    ]
+    assert len(found) == 1, "one valid value, and no part of another one"
+    assert found[0]["result_count"] == 300 and "300 total results" in found[0]["note"]
+    assert all(row["order"] in together and row["amount"] in together for row in ROWS)
+    assert together.count('"SO-00007"') == 1, "nothing is there twice"
+
+
+def test_of_json_that_is_quoted_a_note_stays_in_its_place() -> None:
+    after = shortened(listed("system", json.dumps(TOWNS)), 1000, layout="stable")
+    assert contents(after)[0] == "Answer from the data.\n\n[… JSON of 300 results left out …]"
+
+
+CHUNKS = "\n\n".join(
+    f"({k}) notes/{k}.md\n{words(12, f'c{k}x')}\n{NEEDLE if k == 23 else words(12, f'd{k}x')}" for k in range(1, 41)
+)
+
+
+@pytest.mark.parametrize("layout", ["best", "stable"])
+@pytest.mark.parametrize(
+    "told",
+    [
+        [system(f"Name the source.\n\n{CHUNKS}"), user("hello"), assistant("hi"), user(ASKED)],
+        [user(f"{CHUNKS}\n\n{ASKED}")],
+        [user(f"{ASKED}\n\n{CHUNKS}")],
+        [user(CHUNKS), assistant("read"), user("hello"), assistant("hi"), user(ASKED)],
+    ],
+)
+def test_of_a_retrieved_chunk_its_head_stays_with_it(told: list[dict[str, Any]], layout: str) -> None:
+    after = shortened(told, 400, layout=layout)
+    together = "\n".join(contents(after))
+    assert after.excess <= 0 and NEEDLE in together and ASKED in together
+    assert re.findall(r"notes/\d+\.md", together[: together.index(NEEDLE)])[-1] == "notes/23.md"
+    assert "of 40 results shown in part …]" in together

@@ -114,7 +114,8 @@ def choose_turns(
     """The indices of the chosen turns, which fit into `room` tokens together, with the score of each (newest turns: 0).
 
     First the newest turns, for a share `newest` of the room and at least `exchange` of them; then the best for their
-    cost; then the newest again for what is left. `closing` maps a turn to the later one that must be kept with it.
+    cost; then the newest again for what is left. `closing` maps a turn to another one that must be kept with it, and
+    so on, in no circle.
     """
     chosen: dict[int, float] = {}
     left = room - _add_newest(chosen, costs, int(room * newest), len(costs))
@@ -122,10 +123,12 @@ def choose_turns(
     for place in by_worth(scores, costs, COST_EXPONENT):
         if costs[place] > left or place in chosen:
             continue
-        after = closing.get(place, place)
-        cost = costs[place] if after == place or after in chosen else costs[place] + costs[after]
+        wanted = [place]
+        while (after := closing.get(wanted[-1], -1)) >= 0 and after not in chosen:
+            wanted.append(after)
+        cost = sum(costs[each] for each in wanted)
         if cost <= left:
-            chosen |= {place: scores[place], after: chosen.get(after, scores[after])}
+            chosen |= {each: scores[each] for each in wanted}
             left -= cost
     _add_newest(chosen, costs, left, len(costs))
     return chosen

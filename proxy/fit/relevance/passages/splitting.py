@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -25,10 +26,24 @@ class Passage(msgspec.Struct, frozen=True, gc=False):
     starts: int
 
 
-def split(text: str) -> list[Passage]:
-    """The passages of a text, in order."""
+def split(text: str, cuts: Sequence[int] = ()) -> list[Passage]:
+    """The passages of a text, in order. `cuts`: in ascending order, characters at which one begins in any case."""
     found: list[Passage] = []
     line = 1
+    for start, end in pairwise((0, *cuts, len(text))):
+        inside = 1 if start and text[start - 1] != "\n" else 0  # the first line began before it
+        line -= inside
+        own = _passages(text[start:end], line)
+        if own and inside:
+            own[0] = Passage(own[0].text, line, own[0].starts - 1)
+        found += own
+        line += sum(passage.starts for passage in own) + inside
+    return found
+
+
+def _passages(text: str, line: int) -> list[Passage]:
+    """The passages of a text whose first line has this number."""
+    found: list[Passage] = []
     for whole, single in _groups(text, text.count("\n") // LINES + 1):
         starts = whole.count("\n") or 1
         if len(whole) <= LONG or not single:

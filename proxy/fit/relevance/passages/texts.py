@@ -3,34 +3,58 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import accumulate
 
+import msgspec
+
+from proxy.fit.relevance.passages.data import data_in
 from proxy.fit.relevance.passages.rendering import FIRST, GAP, render
 from proxy.fit.relevance.passages.splitting import Passage, split
+from proxy.fit.relevance.results.records import Records, records_of, rows_of
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.outline import Outline, outline
 from proxy.model.bounded import Bounded
+from proxy.model.oversized_json import is_cut
 
 COST_EXPONENT = 0.15  # preference for short passages: score / tokens ** this (measured)
 AROUND = 600  # characters of a first or last paragraph up to which it stays: it says what the text is, or what to do
 MAX_TEXTS, MAX_BYTES, PASSAGE_BYTES = 64, 8 << 20, 160  # cached analyses of texts
+LONGEST = 1 << 19  # characters of a text that is searched for records and rows
 MISSES = 64  # passages in a row that do not fit, after which the room counts as full
 Span = tuple[int, int]
-ANALYSED: Bounded[int, tuple[list[Passage], Outline]] = Bounded(MAX_TEXTS, MAX_BYTES)
+Shortened = Callable[[str, int], str]
+
+
+class _Analysis(msgspec.Struct, frozen=True, gc=False):
+    """What `Text` has of a text without regard to a question."""
+
+    passages: list[Passage]
+    outline: Outline
+    records: Records | None
+    rows: int
+    data: tuple[Span, ...]
+
+
+ANALYSED: Bounded[int, _Analysis] = Bounded(MAX_TEXTS, MAX_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
     """`key`: a digest of the text. `always`: the indices of the passages that stay in any case. `rate`: tokens per
-    character, estimated."""
+    character, estimated. `records`: of the passages, if it is a run of records. `rows`: of a table. `data`: the JSON
+    values in it, as (first passage, one after the last)."""
 
     key: int
     passages: Sequence[Passage]
     outline: Outline
     always: frozenset[int]
     rate: float
+    records: Records | None = None
+    rows: int = 0
+    data: Sequence[Span] = ()
 
     def cost(self, place: int, chosen: set[int]) -> float:
         """The tokens that a passage adds to the chosen ones, with the notes that come or go."""
@@ -39,13 +63,31 @@ class Text:
 
     def with_above(self, place: int, chosen: set[int]) -> list[int]:
         """A passage and the lines that must stay with it, without those that are chosen already."""
-        if self.outline.parents[place] < 0 and place not in self.outline.ends:
+        head = () if self.records is None else self.records.along(place)
+        if self.outline.parents[place] < 0 and place not in self.outline.ends and not head:
             return [place]
-        return [p for p in dict.fromkeys((*self.outline.above(place), place)) if p not in chosen]
+        return [p for p in dict.fromkeys((*self.outline.above(place), *head, place)) if p not in chosen]
 
-    def rendered(self, chosen: set[int]) -> str:
-        """The text with the chosen passages only, and notes of what is missing."""
-        return render(self.passages, chosen)
+    def value(self, span: Span) -> str:
+        """A JSON value in the text."""
+        return "".join([passage.text for passage in self.passages[slice(*span)]])
+
+    def rendered(self, chosen: set[int], shortened: Shortened) -> str:
+        """The text with the chosen passages only, and notes of what is missing. Of a JSON value the chosen passages
+        tell how long it may be: `shortened` makes it valid JSON in so many tokens."""
+        instead = {
+            span: shortened(self.value(span), int(self.rate * sum(len(self.passages[p].text) for p in kept)))
+            for span in self.data
+            if len(kept := chosen.intersection(range(*span))) < span[1] - span[0]
+        }
+        return render(self.passages, chosen, self._counted(chosen), instead)
+
+    def _counted(self, chosen: set[int]) -> str:
+        """How many of how many records or rows stay."""
+        if self.records is not None:
+            shown = {self.records.of[p] for p in chosen if p not in self.records.along(p)} - {-1}
+            return f"{len(shown)} of {len(self.records.heads)} results shown in part"
+        return f"{self.rows} rows in all" if self.rows else ""
 
 
 def read(text: str, rate: float, spans: Sequence[Span] = ()) -> Text:
@@ -54,11 +96,42 @@ def read(text: str, rate: float, spans: Sequence[Span] = ()) -> Text:
     key = digest(text)
     found = ANALYSED.get(key)
     if found is None:
-        passages = split(text)
-        lines = outline([passage.text for passage in passages], [passage.starts for passage in passages])
-        found = ANALYSED.put(key, (passages, lines), len(text) + PASSAGE_BYTES * len(passages))
-    passages, lines = found
-    return Text(key, passages, lines, frozenset({*_ends(passages), *_within(passages, spans)}), rate)
+        found = _analysis(text)
+        ANALYSED.put(key, found, len(text) + PASSAGE_BYTES * len(found.passages))
+    asked = {*_within(found.passages, spans)}
+    data = [span for span in found.data if asked.isdisjoint(range(*span))]  # a question in JSON stays word for word
+    always = frozenset({*_ends(found.passages), *asked})
+    return Text(key, found.passages, found.outline, always, rate, found.records, found.rows, data)
+
+
+def _analysis(text: str) -> _Analysis:
+    spans = data_in(text)
+    passages = split(text, [cut for span in spans for cut in span if 0 < cut < len(text)])
+    lines = outline([passage.text for passage in passages], [passage.starts for passage in passages])
+    at = {start: place for place, start in enumerate(accumulate((len(p.text) for p in passages), initial=0))}
+    data = tuple((at[start], at[end]) for start, end in spans)
+    regular = not data and len(text) <= LONGEST
+    records = _records(passages) if regular else None
+    rows = rows_of([passage.text.rstrip() for passage in passages]) if regular and records is None else 0
+    return _Analysis(passages, lines, records, 0 if is_cut(text) else rows, data)
+
+
+def _records(passages: Sequence[Passage]) -> Records | None:
+    """The records of a text, by its passages: lines with the blank ones after them."""
+    lines: list[str] = []
+    owner: list[int] = []
+    for place, passage in enumerate(passages):
+        own, *blank = passage.text.removesuffix("\n").split("\n")
+        lines += [own, *blank]
+        owner += [place] * (1 + len(blank))
+    found = records_of(lines)
+    if found is None:
+        return None
+    heads = {owner[first]: tuple(dict.fromkeys(owner[place] for place in head)) for first, head in found.heads.items()}
+    of = [-1] * len(passages)
+    for place, first in enumerate(found.of):
+        of[owner[place]] = -1 if first < 0 else owner[first]
+    return Records(heads, of)
 
 
 def _ends(passages: Sequence[Passage]) -> set[int]:

@@ -5,6 +5,7 @@ what recurs in it, and the head of each: its number, source, time. Counts the ro
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,22 +103,17 @@ def _heads(texts: Sequence[str], places: Sequence[int]) -> dict[int, tuple[int, 
         alike: dict[str, int] = {}
         for text in below.values():
             if text.strip():
-                begins = _begins(text)
-                alike[begins] = alike.get(begins, 0) + 1
+                beginning = begins(text)
+                alike[beginning] = alike.get(beginning, 0) + 1
         most = max(alike, key=alike.__getitem__, default="")
         if not alike:
             continue  # a blank line, as between a heading and its source
         if alike[most] < ALIKE * len(places):
             break
         for place, text in below.items():
-            if text.strip() and len(text) <= LONGEST and _begins(text) == most:
+            if text.strip() and len(text) <= LONGEST and begins(text) == most:
                 heads[place].append(place + away)
     return {place: tuple(lines) for place, lines in heads.items()}
-
-
-def _begins(text: str) -> str:
-    match = BEGINNING.match(text)
-    return DIGITS.sub("0", match[0]) if match is not None else ""
 
 
 def _of(count: int, places: Sequence[int]) -> list[int]:
@@ -127,20 +123,44 @@ def _of(count: int, places: Sequence[int]) -> list[int]:
     return found
 
 
+def common_beginning(texts: Sequence[str], heads: Sequence[int]) -> str:
+    """How most of these heads begin; empty if they do not begin alike."""
+    found = Counter(begins(texts[place]) for place in heads)
+    most, times = found.most_common(1)[0]
+    return most if times >= ALIKE * len(heads) else ""
+
+
+def begins(text: str) -> str:
+    """What a line begins with: its first word and the signs around it, every number as 0."""
+    match = BEGINNING.match(text)
+    return DIGITS.sub("0", match[0]) if match is not None else ""
+
+
 def rows_of(texts: Sequence[str]) -> int:
-    """The number of rows of a text that is a table: lines of JSON, a Markdown table, values with separators under a
-    header; 0 if it is none."""
-    lines = [text for text in texts if text and not text.isspace()]
-    if len(lines) < FEWEST:
+    """The number of rows of a text that is a table; 0 if it is none."""
+    found = table_of(texts)
+    if found is None:
         return 0
-    if sum([text[0] == "{" and text.rstrip()[-1] == "}" for text in lines]) >= TABLE * len(lines):
+    first, end = found
+    lines = [text for text in texts[first:end] if text and not text.isspace()]
+    if lines[0][0] == "{":
         return len(lines)
-    counts: dict[str, int] = {}
-    for text in lines:
-        signs = "".join(SEPARATED.findall(text))
-        counts[signs] = counts.get(signs, 0) + 1
-    most = max(counts, key=counts.__getitem__)
-    if len(most) < 2 or counts[most] < TABLE * len(lines):
-        return 0
-    ruled = lines[0][0] == "|" and not lines[1].strip("|-: ")
-    return len(lines) - 1 - ruled
+    return len(lines) - 1 - (lines[0][0] == "|" and not lines[1].strip("|-: "))
+
+
+def table_of(texts: Sequence[str]) -> tuple[int, int] | None:
+    """The first line of a table and the one after its last: lines of JSON, a Markdown table, values with separators
+    under a header; None if most of a text is none."""
+    lines = [(place, text) for place, text in enumerate(texts) if text and not text.isspace()]
+    if len(lines) < FEWEST:
+        return None
+    objects = [place for place, text in lines if text[0] == "{" and text.rstrip()[-1] == "}"]
+    if len(objects) >= TABLE * len(lines):
+        return objects[0], objects[-1] + 1
+    found: dict[str, list[int]] = {}
+    for place, text in lines:
+        found.setdefault("".join(SEPARATED.findall(text)), []).append(place)
+    signs, places = max(found.items(), key=lambda item: len(item[1]))
+    if len(signs) < 2 or len(places) < TABLE * len(lines):
+        return None
+    return places[0], places[-1] + 1

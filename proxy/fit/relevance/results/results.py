@@ -59,6 +59,11 @@ def shorten(
     return made if made is not None else _of_text(text, goal, "" if cap_chars is None else OVER_CHARACTERS)
 
 
+def shorten_json(text: str, limit: int, query: ResultQuery, meter: Meter) -> str | None:
+    """At most `limit` tokens of a JSON value, by its rows as in a tool result, as valid JSON; None if nothing fits."""
+    return _of_json(text, Goal(limit, query, meter, lambda made: meter.text(made) <= limit))
+
+
 def _of_text(text: str, goal: Goal, said: str) -> str:
     """The lines relevant to the query, followed by the note `said`; else head and tail."""
 

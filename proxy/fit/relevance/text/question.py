@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 
+from proxy.fit.relevance.passages.pasted import typed_ends
 from proxy.fit.relevance.passages.splitting import split
 from proxy.fit.relevance.text.bm25 import Document, Index, Query, acquire_index, query, release_index, translated
 from proxy.fit.relevance.text.clauses import clauses_in, is_question
@@ -230,36 +231,38 @@ def _earlier(clause: Clause, asks: bool) -> Clause:
 
 def _candidates(text: str) -> Spans:
     """The clauses of a message. Of a long one: those of its first and last paragraphs, as many as are short; else of
-    its first and last lines."""
+    its first and last lines. What is seen to be pasted has none."""
     if len(text) <= LONG:
         return list(clauses_in(text)) or [(0, len(text))]
-    head, tail = text[:OUTER], text[-OUTER:]
-    first = _nth(head, PARAGRAPHS) if "\n\n" in head else head.find("\n")
-    last = _nth_last(tail, PARAGRAPHS) if "\n\n" in tail else tail.rfind("\n")
-    start = len(text) - len(tail) + last + 1
-    found = [*clauses_in(head[: first if first >= 0 else OUTER])]
-    found += [(start + a, start + b) for a, b in clauses_in(text[start:])]
+    start, end = typed_ends(text)
+    head, tail = text[: min(OUTER, start)], text[max(len(text) - OUTER, end) :]
+    first = _first_paragraphs(head, whole=start <= OUTER)
+    behind = len(text) - len(tail) + _last_paragraphs(tail, whole=len(text) - OUTER <= end)
+    found = [*clauses_in(head[:first])]
+    found += [(behind + a, behind + b) for a, b in clauses_in(text[behind:])]
     return found or [(0, OUTER), (len(text) - OUTER, len(text))]
 
 
-def _nth(text: str, number: int) -> int:
-    """Where the blank line after the first `number` paragraphs begins; that after the last one if there are fewer."""
+def _first_paragraphs(text: str, *, whole: bool) -> int:
+    """Where the first paragraphs of a text end; its first line if it has no blank one. `whole`: the text ends there, so
+    its last paragraph is one; else that may be the beginning of something else."""
     found = -1
-    for _ in range(number):
-        found, before = text.find("\n\n", found + 1), found
+    for _ in range(PARAGRAPHS):
+        before, found = found, text.find("\n\n", found + 1)
         if found < 0:
-            return before
+            line = text.find("\n") if before < 0 else before
+            return len(text) if whole or line < 0 else line
     return found
 
 
-def _nth_last(text: str, number: int) -> int:
-    """Where the blank line before the last `number` paragraphs begins; that before the first one if there are fewer."""
+def _last_paragraphs(text: str, *, whole: bool) -> int:
+    """Where the last paragraphs of a text begin; its last line if it has no blank one. `whole`: as above."""
     found = len(text)
-    for _ in range(number):
-        found, behind = text.rfind("\n\n", 0, found), found
+    for _ in range(PARAGRAPHS):
+        behind, found = found, text.rfind("\n\n", 0, found)
         if found < 0:
-            return behind
-    return found
+            return 0 if whole else (text.rfind("\n") if behind == len(text) else behind) + 1
+    return found + 1
 
 
 def _weights(text: str, spans: Spans, agreements: Sequence[float]) -> list[float]:

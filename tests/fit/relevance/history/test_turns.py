@@ -162,3 +162,9 @@ def test_rows_that_share_the_room_have_their_best_equally_high_and_nothing_of_no
 
 def test_one_row_and_its_copy_are_that_row() -> None:
     assert shared([[0.5, 1.0, 0.0], [0.5, 1.0, 0.0]]) == [0.5, 1.0, 0.0]
+
+
+def test_what_a_turn_needs_may_need_another_one() -> None:
+    scores, costs = [0.1, 0.0, 0.0, 1.0, 0.0], [10, 10, 10, 10, 10]
+    assert set(choose_turns(scores, costs, 30, exchange=0, closing={3: 2, 2: 1})) == {1, 2, 3}
+    assert 3 not in choose_turns(scores, costs, 20, exchange=0, closing={3: 2, 2: 1, 4: 3})

@@ -39,3 +39,13 @@ def test_a_gap_that_begins_inside_a_line_names_the_lines_after_it() -> None:
     assert render(passages, [0, 7]).splitlines() == [
         passages[0].text, "[… line 2 of 3 left out …]", "third line of the text",
     ]  # fmt: skip
+
+
+def test_the_first_note_says_how_many_of_how_many_are_shown() -> None:
+    made = render(split(LINES), [1, 4], "2 of 9 results shown in part")
+    assert made.count("2 of 9 results shown in part …]") == 1 and made.startswith("[… line 1 of 12 left out; 2 of 9")
+
+
+def test_a_text_stands_for_a_span_with_the_line_break_of_its_last_passage() -> None:
+    made = render(split(LINES), [0, 2, 5, 11], "", {(2, 6): "INSTEAD"}).splitlines()
+    assert made[0] == "this is line number 1" and made[2] == "INSTEAD" and made[3] == "[…7-11]"

@@ -41,3 +41,21 @@ def test_a_text_of_very_many_lines_has_fewer_passages(monkeypatch: pytest.Monkey
     monkeypatch.setattr(splitting, "LINES", 10)
     found = split("\n".join(f"line {i}" for i in range(95)))
     assert len(found) == 10 and (found[1].line, found[1].starts) == (11, 10)
+
+
+@given(
+    text=st.text(st.sampled_from("ab. \n\r\t。"), min_size=1, max_size=400),
+    cuts=st.sets(st.integers(1, 399), max_size=4),
+)
+def test_passages_begin_at_every_cut_and_their_lines_are_those_of_the_text(text: str, cuts: set[int]) -> None:
+    inside = sorted(cut for cut in cuts if cut < len(text))
+    found, at = split(text, inside), 0
+    starts = {}
+    for passage in found:
+        starts[at] = passage
+        assert passage.line == text.count("\n", 0, at) + 1
+        at += len(passage.text)
+    assert starts.keys() >= set(inside) and at == len(text)
+    assert sum(passage.starts for passage in found) == (text.count("\n") or 1) + (
+        1 if "\n" in text and not text.endswith("\n") else 0
+    )

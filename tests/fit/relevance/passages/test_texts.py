@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from proxy.fit.relevance.passages.texts import AROUND, choose, read
 
 LINES = "".join(f"line {i} of a long text\n" for i in range(60))  # 6 words each
@@ -66,3 +70,51 @@ def test_each_text_gets_its_best_before_they_compete() -> None:
 def test_the_search_ends_when_nothing_fits_any_more() -> None:
     texts = [read(LINES * 5, RATE)]
     assert choose(texts, [[1.0] * 300], 60).tokens <= 60
+
+
+RECORDS = {
+    "numbered": "({k}) notes/{k}.md\nline one of {k}\nline two of {k}",
+    "headings": "## Note {k}\n\n*Source: notes/{k}.md*\n\nline one of {k}\nline two of {k}",
+    "signs": "=== Note {k}: notes/{k}.md ===\nline one of {k}\nline two of {k}",
+}
+
+
+@pytest.mark.parametrize("form", RECORDS)
+def test_of_a_record_the_head_stays_and_the_note_counts_the_records(form: str) -> None:
+    text = "Notes:\n\n" + "\n\n".join(RECORDS[form].format(k=k) for k in range(40))
+    found = read(text, 0.3)
+    place = next(i for i, passage in enumerate(found.passages) if passage.text.startswith("line two of 17"))
+    row = [1.0 * (i == place) for i in range(len(found.passages))]
+    [chosen] = choose([found], [row], 14 + 60).chosen
+    made = found.rendered(chosen, lambda value, room: value)
+    assert "notes/17.md" in made[: made.index("line two of 17")] and "of 40 results shown in part …]" in made
+
+
+def test_the_rows_of_a_table_are_counted() -> None:
+    text = "Towns:\n\n" + "id,town,day\n" + "".join(f"{i},Town{i},{i}\n" for i in range(100)) + "\nWhich is last?"
+    found = read(text, 0.3)
+    assert "left out; 100 rows in all …]" in found.rendered({0, 1, 50, len(found.passages) - 1}, lambda value, _: value)
+
+
+VALUE = json.dumps([{"id": i, "town": f"Town{i}"} for i in range(100)])
+
+
+@pytest.mark.parametrize("before", ["Towns:\n", "Towns: "])
+def test_of_a_json_value_the_chosen_passages_tell_how_long_it_may_be(before: str) -> None:
+    found = read(f"{before}{VALUE}\n\nWhich is last?", 0.5)
+    [(first, end)] = found.data
+    asked: list[tuple[str, int]] = []
+
+    def shortened(value: str, room: int) -> str:
+        asked.append((value, room))
+        return "[1]"
+
+    chosen = {*range(first), first, *range(end, len(found.passages))}
+    assert found.rendered(chosen, shortened) == f"{before}[1]\n\nWhich is last?"
+    assert asked == [(VALUE, int(0.5 * len(found.passages[first].text)))]
+    whole = set(range(len(found.passages)))
+    assert found.rendered(whole, shortened) == f"{before}{VALUE}\n\nWhich is last?" and len(asked) == 1
+
+
+def test_a_json_value_in_which_the_question_stands_is_text() -> None:
+    assert read(VALUE, 0.5).data and not read(VALUE, 0.5, [(10, 20)]).data

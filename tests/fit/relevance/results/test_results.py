@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.fit.relevance.results.read_on import ReadOn
-from proxy.fit.relevance.results.results import shorten
+from proxy.fit.relevance.results.results import shorten, shorten_json
 from proxy.fit.relevance.results.tables import compacted
 from proxy.fit.relevance.text.query import ResultQuery
 from proxy.model.ports import Meter
@@ -176,3 +176,12 @@ def test_a_string_that_never_fits_into_its_json_is_given_up() -> None:
 
     log = json.dumps({"log": "\n".join(["berth"] * 900)})
     assert "berth" not in shorten(log, 300, ResultQuery("q"), Costly())
+
+
+def test_json_alone_is_shortened_as_a_result_is_and_stays_valid() -> None:
+    value = json.dumps([{"id": i, "town": f"Town{i}"} for i in range(200)])
+    query = ResultQuery("Which id has Town77?")
+    made = shorten_json(value, 300, query, METER)
+    assert made == shorten(value, 300, query, METER) and made is not None and json.loads(made)["result_count"] == 200
+    assert "Town77" in made and METER.text(made) <= 300
+    assert shorten_json(value, 3, query, METER) is None and shorten_json("no json", 60, query, METER) is None

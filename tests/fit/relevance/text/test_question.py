@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -348,3 +349,28 @@ def test_a_follow_up_in_another_language_is_answered_in_that_of_the_question_bef
         index.add((read_text(text),))
     assert found.follows and not found.query(index).asked_in and ("zoo", 1.0) in found.query(index).words
     assert Question(found.clauses[:1]).query(index).asked_in == "de"
+
+
+CHUNK = "The keeper of the southern lighthouse asks for oil.\nWhen does the doctor come to the southern lighthouse?"
+
+
+@pytest.mark.parametrize(
+    "form", ["({k}) notes/{k}.md\n{text}", '<note id="{k}">\n{text}\n</note>', "## Note {k}\n\n*{k}.md*\n\n{text}"]
+)
+@pytest.mark.parametrize("at", ["first", "last"])
+def test_a_retrieved_chunk_is_never_taken_for_what_the_user_asks(form: str, at: str) -> None:
+    chunks = "\n\n".join(form.format(k=k, text=CHUNK if k in (1, 90) else " ".join(SAID[:2])) for k in range(1, 91))
+    assert len(chunks) > LONG
+    told = user(f"{chunks}\n\n{ASKED}" if at == "last" else f"{ASKED}\n\n{chunks}")
+    found = question_of(draft([*TALK, told, assistant("I see.")], 9000).blocks)
+    assert found is not None and ASKED in found.text and "lighthouse" not in found.text
+
+
+def test_of_a_template_of_json_what_stands_around_it_asks_or_else_its_own_texts() -> None:
+    rows = [{"id": i, "text": CHUNK} for i in range(90)]
+    around = question_of(draft([*TALK, user(f"Rows: {json.dumps(rows)}\n{ASKED}\nIn one sentence.")], 9000).blocks)
+    assert around is not None and ASKED in around.text and "lighthouse" not in around.text
+    inside = question_of(
+        draft([*TALK, user(f"The input:\n{json.dumps({'rows': rows, 'question': ASKED})}")], 9000).blocks
+    )
+    assert inside is not None and ASKED in inside.text
