@@ -140,7 +140,8 @@ class Line(msgspec.Struct, frozen=True, gc=False):
         """The correction of counts; None before the first response."""
         if not self.latest:
             return None
-        return Correction(self.ratio, self.share, self.offset, self.count >= MIN_SAMPLES, max(self.latest)[0])
+        taught = 0 if self.ratio is None else max(self.latest)[0]  # exact counts: an offset is one everywhere
+        return Correction(self.ratio, self.share, self.offset, self.count >= MIN_SAMPLES, taught)
 
     def merged(self, other: Line) -> Line:
         """The line based on more responses: this one or another replica's."""

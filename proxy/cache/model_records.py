@@ -30,6 +30,7 @@ from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
 from proxy.model.structs import replace
 
+SAMPLE_S = 0.05  # between two samples of a line that is full: each costs a tenth of a short request
 RATIO_TTL_S = 86_400.0
 MAX_MODELS = 2_048  # clients choose the names
 # Records of a model and a tenant. Clients choose both, but a record is only made after a refusal that proved something.
@@ -70,6 +71,16 @@ class CalibrationView:
     answers: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The corrections that follow from a tenant's calibration and the callers' votes: most requests find the same."""
+
+    own: Calibration
+    votes: Consensus | None
+    start: Correction | None
+    found: Corrections | None
+
+
 class ModelRecords:
     """The records of one upstream's models. Without a backend they stay in this process. A limit is used for
     `probe_after` seconds before one request tests it, and for longer after each test that was refused."""
@@ -97,6 +108,8 @@ class ModelRecords:
         self._conversations = Conversations()
         self._unproven: Bounded[Key, tuple[int, float]] = Bounded(MAX_TENANT_RECORDS)  # the size, and when
         self._answered: Bounded[Key, int] = Bounded(MAX_TENANT_RECORDS)  # the largest size that was answered here
+        self._corrections: Bounded[Key, _Held] = Bounded(MAX_TENANT_RECORDS)
+        self._sampled: Bounded[tuple[str, bytes, Shape], float] = Bounded(MAX_TENANT_RECORDS)  # when the last one was
         self._calibrated: Bounded[str, InvalidatedAt] = Bounded(MAX_MODELS)  # models with a calibration of any tenant
         self._changed = asyncio.Event()
         self.left = False  # set where the upstream is not in use any more
@@ -167,7 +180,19 @@ class ModelRecords:
         `start` are the figures of the model's family (None: its counts are exact). None if there is neither."""
         since = self._invalidated_at(model)
         own = self._calibrations.get((model, tenant, since))
-        return calibration.corrections(own, self._consensus.get((model, since)) if agrees else None, start)
+        votes = self._consensus.get((model, since)) if agrees else None
+        held = self._corrections.get((model, tenant))
+        if held is not None and held.own is own and held.votes is votes and held.start == start:
+            return held.found
+        found = calibration.corrections(own, votes, start)
+        self._corrections.put((model, tenant), _Held(own, votes, start, found))
+        return found
+
+    def samples_enough(self, model: str, tenant: bytes, shape: Shape) -> bool:
+        """Whether a line is made from many responses, the last of them a moment ago: then the next one may be left
+        out. So the latest pairs are of seconds where hundreds of requests are answered in one."""
+        last = self._sampled.get((model, tenant, shape)) if self._sampled.filled else None
+        return last is not None and self._clock() - last < SAMPLE_S
 
     def record_sample(
         self,
@@ -186,6 +211,8 @@ class ModelRecords:
         after = self._calibrations.get(key).with_sample(shape, pair, start)
         self._calibrations.put(key, after)
         self._calibrated.put(model, since)
+        if after.of(shape).count >= calibration.MAX_SAMPLES:
+            self._sampled.put((model, tenant, shape), self._clock())
         if caller is not None and after.of(shape).count >= calibration.MIN_SAMPLES:
             consensus = self._consensus.get((model, since))
             voted = consensus.with_vote(self._voter(caller), shape, after.of(shape))

@@ -154,8 +154,11 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
     reach: float = 1.0
 
     def at(self, size: int) -> Correction:
-        """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it."""
-        if not self.taught or self.ratio is None:  # exact counts: an offset is one everywhere
+        """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it. The same
+        object where the size makes no difference."""
+        if not self.taught:
+            return self
+        if self.ratio is None:  # exact counts: an offset is one everywhere
             return Correction(self.ratio, self.share, self.offset, self.sure, 0, self.reach)
         reach = next((reach for reach in REACHES if size <= reach * self.taught), None)
         if reach is None:
@@ -185,8 +188,9 @@ class Corrections(msgspec.Struct, frozen=True, gc=False):
 
     def at(self, size: int) -> Corrections:
         """The corrections for a prompt of about `size` tokens."""
-        text, tools = self.text, self.tools
-        return Corrections(None if text is None else text.at(size), None if tools is None else tools.at(size))
+        text = None if self.text is None else self.text.at(size)
+        tools = None if self.tools is None else self.tools.at(size)
+        return self if text is self.text and tools is self.tools else Corrections(text, tools)
 
 
 class CountUnit(msgspec.Struct, frozen=True, gc=False):
@@ -242,7 +246,9 @@ class LearnedLimits(msgspec.Struct, frozen=True):
 
     def at(self, size: int) -> LearnedLimits:
         """The same for a prompt of about `size` tokens."""
-        return self if self.correction is None else replace(self, correction=self.correction.at(size))
+        before = self.correction
+        after = None if before is None else before.at(size)
+        return self if after is before else replace(self, correction=after)
 
     def where_requested(self, window: int | None) -> LearnedLimits:
         """The same for a request that asks for a window of so many tokens, if it does: what was learned of other

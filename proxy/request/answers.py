@@ -55,7 +55,11 @@ class AnswerLearning:
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
-        counted = outcome.prompt_sent, figures.unit
+        unit = figures.unit
+        if figures.tenant and unit is not None and not figures.media:
+            if self.cache.samples_enough(model, figures.tenant, unit.shape):
+                return
+        counted = outcome.prompt_sent, unit
         sample = self.knowledge.sample(model, outcome.endpoint, counted, outcome.usage)
         if sample is None and not figures.media:  # as mostly: whose answer it is makes no difference
             return
