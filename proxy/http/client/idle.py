@@ -17,6 +17,7 @@ from proxy.http.client.connection import Connection
 # a new one is dialled, and a round trip takes most of this time.
 MIN_IDLE_SECONDS = 0.1
 LONGEST_IDLE_SECONDS = 3.2  # each failed reuse doubles the time, up to this: a busy upstream closes later
+LATE_SECONDS = 0.8  # a connection that is closed at so young an age is closed behind its answer, and not for its age
 INITIAL_REUSES = 1  # successful reuses of connections idle for MIN_IDLE_SECONDS or longer until the upstream is trusted
 REUSES_AFTER_FAILURE = 1000  # the same after a failed reuse; it costs more idle connections, but no handshakes
 SAFE_AGE_SHARE = 0.75  # of the idle age at which the upstream closed a connection: older ones are not used for a POST
@@ -79,6 +80,8 @@ class Idle:
         if self._reuses_needed:
             self._reuses_needed -= 1
             self._proven = True
+            if not self._reuses_needed:
+                self._min_idle = MIN_IDLE_SECONDS
             self.end_trial(connection)
 
     def record_failed_reuse(self) -> None:
@@ -101,6 +104,8 @@ class Idle:
                 self._reuses_needed = REUSES_AFTER_FAILURE
                 self._proven = False
             else:
+                if not self._proven and age < LATE_SECONDS:
+                    self._min_idle = 2 * age
                 self._shortest_idle_timeout = min(self._shortest_idle_timeout, age)
 
     def expire(self, now: float, seconds: float) -> list[Connection]:

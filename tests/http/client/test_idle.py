@@ -90,6 +90,32 @@ def test_after_a_success_posts_do_not_wait_for_each_other_and_after_a_failure_th
     assert pool.take(1.0, False) is None
 
 
+def test_a_close_that_comes_late_behind_an_answer_makes_others_rest_for_longer() -> None:
+    closed, other = Kept(), Kept()
+    pool = idle(closed, other)
+    pool.record_close(closed, 2 * MIN_IDLE_SECONDS)
+    pool.expire(4 * MIN_IDLE_SECONDS, 50.0)  # the other one outlived it: its age alone was not the reason
+    assert pool.take(3 * MIN_IDLE_SECONDS, False) is None
+    assert pool.take(4 * MIN_IDLE_SECONDS, False) is other
+
+
+def test_a_close_for_its_age_makes_none_rest_for_longer() -> None:
+    closed, other = Kept(), Kept(5.0)
+    pool = idle(closed, other)
+    pool.record_close(closed, 5.0)
+    assert pool.take(5.0 + 2 * MIN_IDLE_SECONDS, False) is other
+
+
+def test_an_upstream_that_is_trusted_again_begins_anew() -> None:
+    pool = idle()
+    pool.record_failed_reuse()
+    for _ in range(REUSES_AFTER_FAILURE):
+        pool.record_reuse(Kept())
+    pool.record_failed_reuse()
+    pool.put(Kept())
+    assert pool.take(2 * MIN_IDLE_SECONDS, False) is not None
+
+
 def test_each_failure_doubles_the_rest_up_to_a_bound() -> None:
     pool = idle(Kept())
     for _ in range(20):
