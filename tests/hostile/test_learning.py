@@ -252,14 +252,18 @@ def test_R2_an_upstream_restarted_with_a_larger_window_is_used_fully_without_hel
         for _ in range(2 * workers):
             assert proxy.ask(long).status == 200
             assert size(sent(up)[-1]) <= 2_048
-        time.sleep(1.1)  # what PLIMSOLL_PROBE_AFTER says
-        assert proxy.ask(long).status == 200
-        assert sent(up)[-2] == long and size(sent(up)[-1]) <= 2_048  # one tries it, and is healed
-        window["tokens"] = 8_192
-        time.sleep(2.1)  # a probe that was refused doubles the wait
-        for _ in range(3 * workers):
+
+        def tried() -> bool:
             assert proxy.ask(long).status == 200
-            assert sent(up)[-1] == long
+            return sent(up)[-2] == long and size(sent(up)[-1]) <= 2_048
+
+        def used() -> bool:
+            assert proxy.ask(long).status == 200
+            return sent(up)[-1] == long
+
+        eventually(tried)  # after what PLIMSOLL_PROBE_AFTER says, one tries it and is healed
+        window["tokens"] = 8_192
+        eventually(lambda: all(used() for _ in range(3 * workers)))  # a probe that was refused doubles the wait
         window["tokens"] = 2_048  # and one that shrinks heals as before
         assert proxy.ask(long).status == 200
         assert size(sent(up)[-1]) <= 2_048
