@@ -132,7 +132,7 @@ def _meet(host: str | None, other: str) -> bool:
     if host in (None, "", other):
         return True
     pairs = ((host, other), (other, host))
-    return any(all_ in WILDCARDS and (one == "localhost" or (":" in one) is (":" in all_)) for all_, one in pairs)
+    return any(a in WILDCARDS and (b == "localhost" or (":" in a) is (":" in b)) for a, b in pairs)
 
 
 def check_record(settings: Settings) -> None:

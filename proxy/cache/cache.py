@@ -206,9 +206,9 @@ class Cache:
         without a calibration; `start` is what holds without any."""
         return self._records.consensus(model, shape, start)
 
-    def samples_enough(self, model: str, tenant: bytes, shape: Shape) -> bool:
+    def sampled_just_now(self, model: str, tenant: bytes, shape: Shape) -> bool:
         """Whether the next response to a tenant may be left out of what corrects the counts of a model."""
-        return self._records.samples_enough(model, tenant, shape)
+        return self._records.sampled_just_now(model, tenant, shape)
 
     def record_sample(
         self,

@@ -30,7 +30,9 @@ from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
 from proxy.model.structs import replace
 
-SAMPLE_S = 0.05  # between two samples of a line that is full: each costs a tenth of a short request
+# Seconds between two samples of a line that is full: a sample is a tenth of the CPU of a short request (measured: 40 KB
+# with 16 clients, 872,000 instructions a request with each sampled, 805,000 with this).
+SAMPLE_S = 0.05
 RATIO_TTL_S = 86_400.0
 MAX_MODELS = 2_048  # clients choose the names
 # Records of a model and a tenant. Clients choose both, but a record is only made after a refusal that proved something.
@@ -188,9 +190,9 @@ class ModelRecords:
         self._corrections.put((model, tenant), _Held(own, votes, start, found))
         return found
 
-    def samples_enough(self, model: str, tenant: bytes, shape: Shape) -> bool:
-        """Whether a line is made from many responses, the last of them a moment ago: then the next one may be left
-        out. So the latest pairs are of seconds where hundreds of requests are answered in one."""
+    def sampled_just_now(self, model: str, tenant: bytes, shape: Shape) -> bool:
+        """Whether a tenant's line is full, and its last sample less than `SAMPLE_S` seconds old: then the next response
+        may be left out. So under load the latest pairs are of a second, and not of some milliseconds."""
         last = self._sampled.get((model, tenant, shape)) if self._sampled.filled else None
         return last is not None and self._clock() - last < SAMPLE_S
 

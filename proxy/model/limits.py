@@ -156,10 +156,8 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
     def at(self, size: int) -> Correction:
         """The correction for a prompt of about `size` tokens: beyond `REACH` only the offset is left of it. The same
         object where the size makes no difference."""
-        if not self.taught:
+        if not self.taught or self.ratio is None:  # exact counts: an offset is one everywhere
             return self
-        if self.ratio is None:  # exact counts: an offset is one everywhere
-            return Correction(self.ratio, self.share, self.offset, self.sure, 0, self.reach)
         reach = next((reach for reach in REACHES if size <= reach * self.taught), None)
         if reach is None:
             return Correction(None, None, self.offset, sure=False)

@@ -57,7 +57,7 @@ class AnswerLearning:
             return
         unit = figures.unit
         if figures.tenant and unit is not None and not figures.media:
-            if self.cache.samples_enough(model, figures.tenant, unit.shape):
+            if self.cache.sampled_just_now(model, figures.tenant, unit.shape):
                 return
         counted = outcome.prompt_sent, unit
         sample = self.knowledge.sample(model, outcome.endpoint, counted, outcome.usage)

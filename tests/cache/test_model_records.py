@@ -10,11 +10,12 @@ import pytest
 
 from proxy.cache import model_records as module
 from proxy.cache import replicated
+from proxy.cache.calibration import MAX_SAMPLES
 from proxy.cache.intervals import LIFETIME_S as INTERVAL_S
 from proxy.cache.invalidation import InvalidationTimes
 from proxy.cache.keyring import SECRET_NAME, Keyring
 from proxy.cache.limit_proofs import LIFETIME_S
-from proxy.cache.model_records import PROBE_AFTER_S, ModelRecords
+from proxy.cache.model_records import PROBE_AFTER_S, SAMPLE_S, ModelRecords
 from proxy.cache.remote import Remote
 from proxy.cache.replicated import ACTIVE_S
 from proxy.cache.stats import LookupStats
@@ -243,6 +244,34 @@ def test_a_tenant_has_corrections_of_its_own_and_many_callers_agree_on_one_for_a
         assert not any(ANN in value for value in shelf.values.values())
 
     run(test)
+
+
+def test_a_full_line_leaves_out_samples_that_come_at_once_and_no_other_line_does() -> None:
+    clock = Clock()
+    records = alone(clock)
+    for number in range(MAX_SAMPLES):
+        assert not records.sampled_just_now("m", ANN, Shape.TEXT), number
+        records.record_sample("m", ANN, Shape.TEXT, (1_000, 1_100), FAMILY)
+    assert records.sampled_just_now("m", ANN, Shape.TEXT)
+    assert not records.sampled_just_now("m", ANN, Shape.TOOLS)
+    assert not records.sampled_just_now("m", BOB, Shape.TEXT)
+    assert not records.sampled_just_now("other", ANN, Shape.TEXT)
+    clock.now += SAMPLE_S
+    assert not records.sampled_just_now("m", ANN, Shape.TEXT)
+
+
+def test_corrections_are_the_same_object_until_something_else_was_taught() -> None:
+    records = alone()
+    for _ in range(MAX_SAMPLES):
+        records.record_sample("m", ANN, Shape.TEXT, (1_000, 1_300), FAMILY)
+    found = records.correction("m", ANN, FAMILY, False)
+    assert found is not None and records.correction("m", ANN, FAMILY, False) is found
+    assert records.correction("m", BOB, FAMILY, False) is None
+    other = replace(FAMILY, share=0.5)
+    assert records.correction("m", ANN, other, False) is not found
+    for _ in range(MAX_SAMPLES):
+        records.record_sample("m", ANN, Shape.TEXT, (1_000, 1_900), FAMILY)
+    assert records.correction("m", ANN, FAMILY, False) != found
 
 
 def test_S2_tenants_of_one_caller_have_one_vote_and_none_before_it_has_several_answers() -> None:

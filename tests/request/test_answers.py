@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from proxy.model.limits import Correction, LearnedLimits, Proof
+from proxy.cache.calibration import MAX_SAMPLES
+from proxy.model.limits import Correction, LearnedLimits, Proof, Shape
 from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
@@ -52,6 +53,16 @@ def test_a_prompt_that_was_cut_silently_corrects_no_counts() -> None:
     outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200, truncated=True)
     made.gateway.reporter.learning.learn(context, outcome)
     assert made.cache.correction(outcome.model_sent, TENANT, START, False) is None
+
+
+def test_under_load_a_line_that_is_full_takes_one_answer_of_many() -> None:
+    made, context, sent = counted(100, "claude-3-opus")
+    outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200)
+    context.figures = replace(context.figures_now(), tenant=TENANT)
+    for _ in range(10 * MAX_SAMPLES):
+        made.gateway.reporter.learning.learn(context, outcome)
+    shown = [found for found in made.cache.calibrations(outcome.model_sent) if found.shape is Shape.TEXT]
+    assert len(shown) == 1 and MAX_SAMPLES <= shown[0].answers < 5 * MAX_SAMPLES
 
 
 @pytest.mark.parametrize("mode", [Mode.FIT, Mode.OBSERVE])

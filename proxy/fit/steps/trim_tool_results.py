@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import replace as dataclass_replace
 
 from proxy.fit.claims.claims import raised_results
 from proxy.fit.less_reply import as_asked, with_less_reply
@@ -209,7 +208,7 @@ def _trimmed(
         least = sizes[place].least
         if source is None or block.tokens <= (least if later else room):
             return block
-        unclaimed = dataclass_replace(source, claimed={}) if source.claimed else source
+        unclaimed = replace(source, claimed={}) if source.claimed else source
 
         def made(room: int) -> Block:  # what is claimed has no room any more where a cut has released it
             return _block(block, source if room >= least else unclaimed, draft, params, room, capped=room <= least)
