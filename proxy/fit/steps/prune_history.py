@@ -14,6 +14,7 @@ from typing import TypeVar
 from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, raised_results, room_for_claims
 from proxy.fit.claims.orders import shortened
+from proxy.fit.claims.reasons import KEPT
 from proxy.fit.layout import BEST, LAYOUTS, layout_of
 from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.long_texts import EXCERPTED
@@ -29,7 +30,7 @@ from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames
 from proxy.fit.relevance.results.sources import sources
 from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
-from proxy.model.claims import ResultClaim
+from proxy.model.claims import Reason, ResultClaim
 from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Draft, Drop, Facts, Want
 from proxy.model.structs import replace
@@ -195,7 +196,8 @@ def _best(draft: Draft, facts: Facts, params: Params, question: Question) -> Dra
         return alike
     blocks, held = draft.blocks, _held(draft, facts)
     scores = _scores(blocks, question, alike)
-    held = held | _news(draft, facts, scores, min(CHANGES * draft.room, draft.room - _cost(draft, held))).keys()
+    news = _news(draft, facts, scores, min(CHANGES * draft.room, draft.room - _cost(draft, held))).keys() - held
+    held = held | news
     late = {i: cost for i, cost in _claimed(draft, facts).at(len(blocks) - 1).items() if cost and i not in held}
     late = late if sum(late.values()) <= draft.room - _cost(draft, held) else {}
     reserve = sum(late.values())
@@ -215,7 +217,8 @@ def _best(draft: Draft, facts: Facts, params: Params, question: Question) -> Dra
         return draft
     lines = {i: _with_lines(blocks[i], draft, facts) for i in late if i not in kept}
     kept = kept | lines.keys()
-    stay = [lines.get(i) or _because(b, worth.get(i, 0.0)) for i, b in enumerate(blocks) if i in kept]
+    why = dict.fromkeys(news, f"{KEPT}{Reason.CHANGED}")
+    stay = [lines.get(i) or _because(b, worth.get(i, 0.0), why.get(i, "")) for i, b in enumerate(blocks) if i in kept]
     made = draft.with_blocks(stay, drops(blocks, kept))
     if made.room - made.prompt <= EMPTY * made.room:
         return made
@@ -269,11 +272,11 @@ def _held(draft: Draft, facts: Facts) -> set[int]:
     return pinned | excerpts if _cost(draft, pinned | excerpts) <= draft.room else pinned
 
 
-def _because(block: Block, worth: float) -> Block:
-    """The block with its relevance as the reason in its messages."""
-    if worth <= 0:
+def _because(block: Block, worth: float, why: str = "") -> Block:
+    """The block with why it stays as the reason in its messages: its relevance, if nothing else is told."""
+    why = why or (f"relevance {worth:.2f}" if worth > 0 else "")
+    if not why:
         return block
-    why = f"relevance {worth:.2f}"
     return replace(block, messages=tuple(m if m.why else replace(m, why=why) for m in block.messages))
 
 
