@@ -8,7 +8,8 @@ from functools import cache
 import msgspec
 
 from proxy.fit.claims.orders import lines_of_message
-from proxy.fit.excerpts import Excerpt, fitting, said
+from proxy.fit.excerpts import Excerpt, excerpts, fitting, said
+from proxy.fit.held_quotes import NOTHING, Held
 from proxy.fit.long_texts import EXCERPTED, rate_of
 from proxy.fit.relevance.history.changes import changing
 from proxy.fit.relevance.history.turns import choose_turns
@@ -26,6 +27,7 @@ from proxy.model.structs import replace
 
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
+HELD = "recalled: relevance at the last cut"
 NEWS, CHANGES = 2.0, 0.02  # the score of what may change the best quotes, and its share of the room (measured)
 FIRST = 3.0  # the score of what comes before all others: the best of these has 1, and costs weigh little
 NONE_FIRST: Mapping[int, Sequence[tuple[int, int]]] = {}
@@ -58,6 +60,7 @@ def with_quotes(
     alike: Sequence[float] | None = None,
     first: Mapping[int, Sequence[tuple[int, int]]] = NONE_FIRST,
     changes: Collection[int] = (),
+    held: Held = NOTHING,
 ) -> Draft:
     """The draft with a message before the question that quotes what it lacks, in the room that is left.
 
@@ -65,31 +68,65 @@ def with_quotes(
     draft. `original`: what the client sent, with the whole texts. `alike`: the similarity of each block but that of the
     question, by embeddings. `first`: blocks that come before all others, with the lines of their text that are enough,
     as (start, end) in characters; without any, all of them. `changes`: blocks with signs of a change; those come next
-    that may change what the best quotes say.
+    that may change what the best quotes say. `held`: what is quoted since the last cut, in a message of its own.
     """
     room = draft.room - draft.prompt
     quotes, needs, speakers, values = _quotes(draft, blocks, kept, original, question, alike)
     shortened = shortened_for(question, draft.meter)
     quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
+    before = draft
+    if held.again(_chosen_blocks(quotes, needs, room), blocks):
+        draft, kept = _with_held(draft, blocks, kept, held)
+        quotes, needs = _without(quotes, needs, held.places)
+        room = draft.room - draft.prompt
     block, told, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
         wanted = _with_json([quotes[k] for k in sorted(chosen)], values, shortened)
         texts = [Excerpt(q.place, q.text.strip("\r\n") or whole(q.block), q.score, q.source) for q in wanted]
-        found, held = fitting(draft, texts, room)
+        found, stay = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
-        block, told = found, [wanted[k] for k in held]
-        if len(chosen) == len(quotes) or len(held) < len(wanted) or block.tokens >= FULL * room:
+        block, told = found, [wanted[k] for k in stay]
+        if len(chosen) == len(quotes) or len(stay) < len(wanted) or block.tokens >= FULL * room:
             break
         goal += room - block.tokens
-    if block is None:
+    if block is None and draft is before:
         return draft
     at = kept[question.place]
-    why = {m.index: quote.score for quote in reversed(told) for m in blocks[quote.block].messages}
-    drops = tuple(replace(d, why=_why(why[d.index])) if d.index in why else d for d in draft.drops)
-    return replace(draft.with_blocks([*draft.blocks[:at], block, *draft.blocks[at:]]), drops=drops)
+    why = {m.index: HELD for place in held.places if draft is not before for m in blocks[place].messages}
+    why |= {m.index: _why(quote.score) for quote in reversed(told) for m in blocks[quote.block].messages}
+    drops = tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops)
+    quoting = [] if block is None else [block]
+    return replace(draft.with_blocks([*draft.blocks[:at], *quoting, *draft.blocks[at:]]), drops=drops)
+
+
+def _chosen_blocks(quotes: Sequence[_Quote], needs: Mapping[int, int], room: int) -> set[int]:
+    """The blocks that are quoted whole in a room."""
+    chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], room, exchange=0, closing=needs)
+    return {quotes[k].block for k in chosen if not quotes[k].text}
+
+
+def _with_held(
+    draft: Draft, blocks: Sequence[Block], kept: Mapping[int, int], held: Held
+) -> tuple[Draft, Mapping[int, int]]:
+    """The draft with what is quoted since the last cut where it was put then, and where the kept blocks are in it."""
+    at = min(number for place, number in kept.items() if place >= held.at)
+    texts = [Excerpt(place, said(blocks[place], held.speakers), 0.0) for place in held.places]
+    block = replace(excerpts(draft, texts), pinned=True)
+    moved = {place: number + (number >= at) for place, number in kept.items()}
+    return draft.with_blocks([*draft.blocks[:at], block, *draft.blocks[at:]]), moved
+
+
+def _without(
+    quotes: Sequence[_Quote], needs: Mapping[int, int], places: Collection[int]
+) -> tuple[list[_Quote], dict[int, int]]:
+    """The quotes that are not of these blocks, and what they need."""
+    gone = frozenset(places)
+    stay = [k for k, quote in enumerate(quotes) if quote.block not in gone]
+    at = {k: number for number, k in enumerate(stay)}
+    return [quotes[k] for k in stay], {at[k]: at[above] for k, above in needs.items() if k in at and above in at}
 
 
 def _with_changes(

@@ -15,7 +15,8 @@ from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, raised_results, room_for_claims
 from proxy.fit.claims.orders import shortened
 from proxy.fit.claims.reasons import KEPT
-from proxy.fit.layout import BEST, LAYOUTS, layout_of
+from proxy.fit.held_quotes import held_quotes
+from proxy.fit.layout import LAYOUTS, STABLE, layout_of
 from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import CHANGES, with_quotes
@@ -146,14 +147,14 @@ def drops(blocks: Sequence[Block], kept: Collection[int]) -> list[Drop]:
 def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft cut to its room."""
     layout = _by_relevance(draft, params)
+    if layout == STABLE and any(block.user is not None and block.user.index >= 0 for block in draft.blocks):
+        return _with_excerpts(draft, facts, params)
     question = question_of(draft.blocks) if layout else None
     if question is None:
         lowered = with_less_reply(draft)
         made = _replayed(lowered, facts, params)
         return draft if made is lowered else as_asked(made, draft)
-    if layout == BEST:
-        return _best(draft, facts, params, question)
-    return _with_excerpts(draft, facts, params, question)
+    return _best(draft, facts, params, question)
 
 
 def _only_weighs(draft: Draft, params: Params) -> bool:
@@ -358,12 +359,13 @@ def _weighed(block: Block) -> Block:
     return replace(block, most=claimed[-1][1] if claimed else least, least=least, claimed=claimed)
 
 
-def _with_excerpts(draft: Draft, facts: Facts, params: Params, question: Question) -> Draft | Want:
+def _with_excerpts(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     """The draft with the newest turns by two marks, and excerpts of older turns in the rest of the room.
 
-    The excerpts are one message before the question. Only that message differs from turn to turn. Embeddings are
-    compared of the turns that the last deep cut dropped: until the next one these are the same turns, so that a new
-    turn needs the embedding of its question alone, and what is kept in place follows from no embedding.
+    The excerpts are one message before the question, which differs from turn to turn, and, of what was asked at the
+    last cut, another one that stays until the next cut. Embeddings are compared of the turns that the last deep cut
+    dropped: until the next one these are the same turns, so that a new turn needs the embedding of its question alone,
+    and what is kept in place follows from no embedding.
     """
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
@@ -375,12 +377,15 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params, question: Questio
     made = draft if len(kept) == len(blocks) and not brief else draft.with_blocks(stay, drops(blocks, kept))
     places = {place: number for number, place in enumerate(kept) if place not in brief}
     dropped = [None if place in kept else block for place, block in enumerate(blocks)]
+    held = held_quotes(blocks, kept, found.at, draft.room)  # before the question: its index then grows from this one
+    question = question_of(blocks)
+    if question is None:
+        return made
     alike = _alike(dropped, question, facts, params)
     if isinstance(alike, Want):
         return alike
-    return with_quotes(
-        made, blocks, places, facts.original, question, alike, _orders_now(draft, facts, kept), _changes(draft, facts)
-    )
+    orders, changes = _orders_now(draft, facts, kept), _changes(draft, facts)
+    return with_quotes(made, blocks, places, facts.original, question, alike, orders, changes, held)
 
 
 def _changes(draft: Draft, facts: Facts) -> set[int]:

@@ -76,11 +76,12 @@ class Marks:
 class Kept:
     """The blocks that stay. `costs`: index -> tokens in the form in which the block stays, in order. `worth`: index of
     an older block -> the value for which it was chosen (1 for the best match without reuse). `held`: those whose
-    results are claimed."""
+    results are claimed. `at`: the block with which the run passed the room the last time; -1 if it never did."""
 
     costs: Mapping[int, int]
     worth: Mapping[int, float]
     held: frozenset[int] = frozenset()
+    at: int = -1
 
     def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
         """The indices of the blocks that stay in their short form."""
@@ -153,7 +154,7 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
     seen.close()
-    return Kept(live, kept.worth)
+    return Kept(live, kept.worth, at=before)
 
 
 def _lowered(

@@ -144,14 +144,14 @@ def question_of(blocks: Sequence[Block]) -> Question | None:
     if not users:
         return None
     others = [block for i, block in enumerate(blocks) if i != users[-1]]
-    documents: list[Document] = [tuple(map(_read, block.messages)) for block in others]
+    documents: list[Document] = [tuple(map(read_in_part, block.messages)) for block in others]
     index = acquire_index([*documents, *_pasted(blocks)])
     found = Question(tuple(_clauses(blocks, users, index)), users[-1])
     release_index(index)
     return found
 
 
-def _read(message: Message) -> Reading:
+def read_in_part(message: Message) -> Reading:
     """The reading of a message, of a very long one of its beginning: it would contain every word of the question. The
     passages of a user's are read besides."""
     if len(message.raw) <= PASTED:
