@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from proxy.fit.claims.orders import lines_of_message
+from proxy.fit.claims.reasons import QUOTED
 from proxy.fit.excerpts import Excerpt, excerpts, fitting, said
 from proxy.fit.held_quotes import NOTHING, Held
 from proxy.fit.long_texts import EXCERPTED, rate_of
@@ -27,7 +28,7 @@ from proxy.model.structs import replace
 
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
-HELD = "recalled: relevance at the last cut"
+HELD = f"{QUOTED}relevance at the last cut"
 NEWS, CHANGES = 2.0, 0.02  # the score of what may change the best quotes, and its share of the room (measured)
 FIRST = 3.0  # the score of what comes before all others: the best of these has 1, and costs weigh little
 NONE_FIRST: Mapping[int, Sequence[tuple[int, int]]] = {}
@@ -74,7 +75,7 @@ def with_quotes(
     quotes, needs, speakers, values = _quotes(draft, blocks, kept, original, question, alike)
     shortened = shortened_for(question, draft.meter)
     quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
-    before = draft
+    before, claims = draft, {quote.block: _why(quote.score) for quote in quotes if quote.score >= NEWS}
     if held.again(_chosen_blocks(quotes, needs, room), blocks):
         draft, kept = _with_held(draft, blocks, kept, held)
         quotes, needs = _without(quotes, needs, held.places)
@@ -95,7 +96,8 @@ def with_quotes(
     if block is None and draft is before:
         return draft
     at = kept[question.place]
-    why = {m.index: HELD for place in held.places if draft is not before for m in blocks[place].messages}
+    there = () if draft is before else held.places
+    why = {m.index: claims.get(place, HELD) for place in there for m in blocks[place].messages}
     why |= {m.index: _why(quote.score) for quote in reversed(told) for m in blocks[quote.block].messages}
     drops = tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops)
     quoting = [] if block is None else [block]
@@ -168,10 +170,10 @@ def _with_first(
 
 def _why(worth: float) -> str:
     if worth >= FIRST:
-        return f"recalled: {Reason.ORDER}"
+        return f"{QUOTED}{Reason.ORDER}"
     if worth >= NEWS:
-        return f"recalled: {Reason.CHANGED}"
-    return f"recalled: relevance {worth:.2f}" if worth > 0 else "recalled: recent"
+        return f"{QUOTED}{Reason.CHANGED}"
+    return QUOTED + (f"relevance {worth:.2f}" if worth > 0 else "recent")
 
 
 def _quotes(

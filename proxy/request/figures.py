@@ -171,7 +171,7 @@ def _of_plan(
         planned=plan.notes if was_sent and not received.may_change else (),
         planned_result=_planned_result(plan) if was_sent and not received.may_change else "",
         too_long=before.too_long and received.may_change,
-        kept=kept_by(sent.messages) if was_sent and received.may_change and plan.changed else (),
+        kept=kept_by(sent.messages, sent.drops) if was_sent and received.may_change and plan.changed else (),
         shape=shape_of(unit, tuple(sent.messages)),
     )
     prompt = planned.prompt

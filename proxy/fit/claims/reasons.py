@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 
 from proxy.model.claims import Reason, Standing
 from proxy.model.conversation import Block, Message
-from proxy.model.plan import Draft
+from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
 
 KEPT = "kept: "
+QUOTED = "recalled: "  # of a message that is gone from its place
 
 
 def reasoned(draft: Draft, standing: Standing) -> Draft:
@@ -38,11 +39,12 @@ def _said(message: Message, reasons: Mapping[int, set[str]]) -> Message:
     return replace(message, why=f"{message.why}; {why}" if message.why else why)
 
 
-def counted(messages: Iterable[Message]) -> tuple[tuple[str, int], ...]:
+def counted(messages: Iterable[Message], drops: Iterable[Drop] = ()) -> tuple[tuple[str, int], ...]:
     """How many of these messages each reason keeps, the strongest reason first; reasons that keep none are left out.
 
-    A message that two reasons keep counts for both.
+    A message that two reasons keep counts for both. `drops`: those that are quoted for a reason count, too.
     """
     said = [message.why.rpartition(KEPT)[2].split(", ") for message in messages if KEPT in message.why]
+    said += [[drop.why.removeprefix(QUOTED)] for drop in drops if drop.why.startswith(QUOTED)]
     found = Counter(reason for reasons in said for reason in reasons)
     return tuple((reason.value, found[reason.value]) for reason in Reason if found[reason.value])
