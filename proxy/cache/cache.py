@@ -67,6 +67,7 @@ class Cache:
         self.has_tenant_records = self._records.has_tenant_records
         self.has_corrections = self._records.has_corrections
         self.correction = self._records.correction
+        self.records_version = self._records.version
         if self._remote is not None and self._remote.started:
             self._remote.spawn(self._records.refresh_loop())
 

@@ -37,10 +37,23 @@ Counts = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=10**9)], ...], msg
 class LocalCounts(Bounded[bytes, tuple[int, ...]]):
     """Counts in this process, by key: the tokens of each message of a block. It is a `model.ports.Memory`."""
 
-    __slots__ = ()
+    __slots__ = ("hits", "misses")
 
     def __init__(self, most: int = MAX_LOCAL, limit: int = MAX_LOCAL_BYTES) -> None:
         super().__init__(most, limit)
+        self.hits = 0
+        self.misses = 0
+
+    def get(self, key: bytes) -> tuple[int, ...] | None:
+        """The counts of a block, or None."""
+        value = self._young.get(key)
+        if value is None:
+            value = Bounded.get(self, key)
+        if value is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return value
 
     def put(self, key: bytes, value: tuple[int, ...], weight: int = SMALL) -> tuple[int, ...]:
         """Stores and returns the counts of a block; the oldest entries may be evicted."""

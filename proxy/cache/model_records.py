@@ -177,6 +177,14 @@ class ModelRecords:
             return self._calibrations.records.filled or self._consensus.records.filled
         return self._calibrated.filled and self._calibrated.get(model) == self._invalidated_at(model)
 
+    def version(self) -> tuple[int, float] | None:
+        """Another value after whatever may have changed what is learned of any model. None while refusals may have
+        proved a limit: that ends with time."""
+        if self._limits.records.filled or self._intervals.records.filled or self._conversations.filled:
+            return None
+        changes = self._calibrations.version + self._consensus.version + self._invalidations.version
+        return changes, self._local_invalidations.latest
+
     def correction(self, model: str, tenant: bytes, start: Correction | None, agrees: bool) -> Corrections | None:
         """The corrections of a model's counts for a tenant: its own, and where callers agree (`agrees`) the consensus.
         `start` are the figures of the model's family (None: its counts are exact). None if there is neither."""
@@ -224,7 +232,7 @@ class ModelRecords:
     def drop_votes(self) -> None:
         """Drops all votes once the secret has changed, by which callers are named: none may keep two. Further responses
         make them anew."""
-        self._consensus.records.clear()
+        self._consensus.clear()
 
     def _voter(self, caller: bytes) -> bytes:
         sealer = self._keyring.sealer or self._keyring.local

@@ -79,6 +79,7 @@ class ReplicatedRecords(Generic[K, R]):
         self._stats = stats
         self._clock = clock
         self.records: Bounded[K, R] = Bounded(most)
+        self.version = 0  # is another one after every change of a record
         self._used: Bounded[K, float] = Bounded(most)  # when a request last used a record
         self._read: Bounded[K, float] = Bounded(most)  # when a record was last read from the backend
         self._unsent: dict[K, None] = {}  # records that other replicas do not have yet
@@ -91,6 +92,7 @@ class ReplicatedRecords(Generic[K, R]):
     def put(self, key: K, record: R) -> None:
         """Stores a record; the next `refresh` sends it to the backend."""
         self.records.put(key, record)
+        self.version += 1
         self._mark_unsent(key)
 
     def _mark_unsent(self, key: K) -> None:
@@ -106,6 +108,11 @@ class ReplicatedRecords(Generic[K, R]):
             return None
         self._read.put(key, now)
         return Lookup(name, lambda value: self._merge(key, value))
+
+    def clear(self) -> None:
+        """Drops all records in this process."""
+        self.records.clear()
+        self.version += 1
 
     def items(self) -> list[tuple[K, R]]:
         """All records in this process."""
@@ -136,6 +143,7 @@ class ReplicatedRecords(Generic[K, R]):
             return
         if merged != ours:
             self.records.put(key, merged)
+            self.version += 1
         if merged != theirs:  # the backend's is older, was lost, or was overwritten by another replica
             self._mark_unsent(key)
 

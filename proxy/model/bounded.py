@@ -29,8 +29,6 @@ class Bounded(Generic[K, V]):
         "_weights",
         "_young",
         "filled",
-        "hits",
-        "misses",
     )
 
     def __init__(self, max_entries: int, max_bytes: int | None = None) -> None:
@@ -38,8 +36,6 @@ class Bounded(Generic[K, V]):
         self._half_bytes = (max_entries * SMALL if max_bytes is None else max_bytes) // 2
         self._lock = threading.Lock()
         self.filled = False  # whether anything was ever put: reading this costs a tenth of a lookup
-        self.hits = 0
-        self.misses = 0
         self._young: dict[K, V] = {}
         self._old: dict[K, V] = {}
         self._weights: dict[K, int] = {}  # of the younger generation: weights other than SMALL
@@ -51,11 +47,8 @@ class Bounded(Generic[K, V]):
         value = self._young.get(key)
         if value is None:
             value = self._old.get(key)
-            if value is None:
-                self.misses += 1
-                return None
-            self.put(key, value, self._old_weights.get(key, SMALL))
-        self.hits += 1
+            if value is not None:
+                self.put(key, value, self._old_weights.get(key, SMALL))
         return value
 
     def put(self, key: K, value: V, weight: int = SMALL) -> V:

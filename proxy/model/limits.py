@@ -135,6 +135,7 @@ CLOSE_REACH, FAR_SHARE = 3, 0.05  # from so many times it on, the margin is at l
 # Prompts of one size cannot tell an offset from a ratio: the margin of longer ones also covers the family's ratio. In
 # steps, because counts are cached for each correction.
 REACHES = (1.1, 1.5, 2, 3, REACH)
+ANY_SIZE = 1 << 60  # tokens; no prompt has more
 
 
 class Correction(msgspec.Struct, frozen=True, gc=False):
@@ -164,6 +165,11 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
         share = self.share if self.share is None or reach <= CLOSE_REACH else max(self.share, FAR_SHARE)
         return Correction(self.ratio, share, self.offset, self.sure, 0, 1.0 if reach == REACHES[0] else reach)
 
+    @property
+    def nearest(self) -> int:
+        """The longest prompt, in tokens, for which `at` says the same as for the shortest."""
+        return int(REACHES[0] * self.taught) if self.taught and self.ratio is not None else ANY_SIZE
+
     def doubt(self, family: float) -> float:
         """By how much prompts far beyond those that taught it may cost more, as a share of them: they do if the
         family's ratio is right after all, and what was learned of it was an offset. Nearer than `CLOSE_REACH` the
@@ -174,7 +180,7 @@ class Correction(msgspec.Struct, frozen=True, gc=False):
         return max(0.0, 1 - self.ratio / family) * (1 - 1 / self.reach)
 
 
-class Corrections(msgspec.Struct, frozen=True, gc=False):
+class Corrections(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """The corrections of a model's counts by the shape of the prompt; None where nothing was learned."""
 
     text: Correction | None = None
@@ -189,6 +195,11 @@ class Corrections(msgspec.Struct, frozen=True, gc=False):
         text = None if self.text is None else self.text.at(size)
         tools = None if self.tools is None else self.tools.at(size)
         return self if text is self.text and tools is self.tools else Corrections(text, tools)
+
+    @property
+    def nearest(self) -> int:
+        """The longest prompt, in tokens, for which `at` says the same as for the shortest."""
+        return min([found.nearest for found in (self.text, self.tools) if found is not None], default=ANY_SIZE)
 
 
 class CountUnit(msgspec.Struct, frozen=True, gc=False):
@@ -247,6 +258,11 @@ class LearnedLimits(msgspec.Struct, frozen=True):
         before = self.correction
         after = None if before is None else before.at(size)
         return self if after is before else replace(self, correction=after)
+
+    @property
+    def nearest(self) -> int:
+        """The longest prompt, in tokens, for which `at` says the same as for the shortest."""
+        return ANY_SIZE if self.correction is None else self.correction.nearest
 
     def where_requested(self, window: int | None) -> LearnedLimits:
         """The same for a request that asks for a window of so many tokens, if it does: what was learned of other

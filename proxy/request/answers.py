@@ -17,7 +17,7 @@ from proxy.tokens.usage import truncated
 from proxy.upstreams.internal_client import tenant_of, voter_of
 
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
-WHOLE = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
+WHOLE: dict[str, float] = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
 
 
 def outcome_of(context: RequestContext) -> Outcome:
@@ -78,7 +78,7 @@ class AnswerLearning:
         tap, sent = None if context.answered is None else context.answered.tap, outcome.prompt_sent
         if sent is None or outcome.truncated or (tap is not None and tap.error):
             return
-        if outcome.usage is not None and outcome.usage.prompt < sent * (1 - WHOLE[Quality(outcome.quality)]):
+        if outcome.usage is not None and outcome.usage.prompt < sent * (1 - WHOLE[outcome.quality]):
             return
         model, tenant = outcome.model_sent, figures.tenant or tenant_of(context.received.headers)
         digests = figures.digests if model == outcome.model else ()
@@ -93,7 +93,7 @@ class AnswerLearning:
         sent, probed = outcome.prompt_sent, figures.probing and not outcome.refusals
         if outcome.usage is not None:
             used = outcome.usage.prompt
-            whole = sent is not None and used >= sent * (1 - WHOLE[Quality(outcome.quality)])
+            whole = sent is not None and used >= sent * (1 - WHOLE[outcome.quality])
             agrees = whole and not outcome.truncated
         else:
             tap = None if answered is None else answered.tap

@@ -135,8 +135,10 @@ class RequestContext(msgspec.Struct):
             return True
         if scanned is None:
             return False
-        asked = scanned.controls is not NOTHING_ASKED or bool(self.record.unmoved[0])
-        return asked or bool(scanned.left_out) or self._is_uncounted() or self._is_refusing
+        if scanned.controls is not NOTHING_ASKED or scanned.left_out or self.record.unmoved[0]:
+            return True
+        planned = self.planned
+        return planned is not None and (planned.refusing or (planned.prompt is not None and self._is_uncounted()))
 
     @property
     def _is_refusing(self) -> bool:
@@ -160,19 +162,27 @@ class RequestContext(msgspec.Struct):
     def outcome(self) -> Outcome:
         """The outcome, from the last stage that was reached. In `observe` mode the notes are what would be done."""
         figures, answered, record = self.figures or self.figures_now(), self.answered, self.record
-        cost = record.cost or NO_COST
-        return replace(
+        outcome = replace(
             figures.outcome,
             result=record.result or "passed",
             status=0 if answered is None else answered.status,
-            refusals=record.refusals,
-            healed=answered is not None and answered.healed,
             usage=None if answered is None else answered.reported,
             own_seconds=record.own_seconds,
             upstream_seconds=record.upstream_seconds,
             first_byte_seconds=record.first_byte_seconds,
             attempts=record.attempts,
             request_id=request_id(record.request_id) if record.request_id else "",
+        )
+        return outcome if record.is_plain else self._with_events(outcome)
+
+    def _with_events(self, outcome: Outcome) -> Outcome:
+        """The outcome with what happens to few requests."""
+        answered, record = self.answered, self.record
+        cost = record.cost or NO_COST
+        return replace(
+            outcome,
+            refusals=record.refusals,
+            healed=answered is not None and answered.healed,
             extra_calls=cost.calls,
             extra_tokens=cost.tokens,
             extra_seconds=cost.seconds,

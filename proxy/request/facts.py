@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+import msgspec
+
 from proxy.cache.cache import Cache
 from proxy.cache.media_costs import MediaCosts
 from proxy.cache.replicated import Lookup
@@ -47,6 +49,16 @@ class ResolvedModel:
     listed: int
     window: Window
     counted_as: int
+
+
+class Near(msgspec.Struct, frozen=True, gc=False):
+    """What usage taught about a model's counts for a tenant, as it holds for bodies of at most `most` bytes: at one
+    `version` of the records, and while it was known that the upstream checks keys, or was not (`keyed`)."""
+
+    version: tuple[int, float]
+    keyed: bool
+    learned: LearnedLimits
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +115,12 @@ class Knowledge:
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _near: Bounded[tuple[str, bytes], Near] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def with_rules(self, windows: Windows, families: Families) -> Knowledge:
         """The same knowledge under other rules, with what was learned of models."""
-        return replace(self, windows=windows, families=families, _models=Bounded(MOST_MODELS))
+        models: Bounded[str, ResolvedModel] = Bounded(MOST_MODELS)
+        return replace(self, windows=windows, families=families, _models=models, _near=Bounded(MOST_MODELS))
 
     def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window, from what is known now and what was `learned`; a guess if nothing is known."""
@@ -128,8 +142,9 @@ class Knowledge:
         """The tenant of a request with these headers (`tenant_of`), which may be moved to `others`. Empty if nothing
         was learned that depends on it."""
         depends = self.cache.shared or self.peers is not None or self.cache.has_tenant_records(model)
-        depends = depends or self.media.filled or any(map(self.cache.has_tenant_records, others))
-        return tenant_of(headers) if depends else b""
+        if not depends and not self.media.filled and not (others and any(map(self.cache.has_tenant_records, others))):
+            return b""
+        return tenant_of(headers)
 
     def serving(self, model: str, api: str, headers: Headers) -> Knowledge | None:
         """The knowledge of the upstream that a request of an API goes to if it is moved to a model; None if it may not
@@ -157,6 +172,19 @@ class Knowledge:
         learned = self._limits(model, tenant, digests)
         media = self.media.known(tenant, model) if self.media.filled and tenant else None
         return learned if media is None else replace(learned, media=media)
+
+    def learned_near(self, model: str, tenant: bytes, size: int) -> LearnedLimits | None:
+        """The same for a body of `size` bytes, where only the usage of prompts like it taught something, as mostly;
+        else None. It costs a look-up."""
+        version = self.cache.records_version()
+        if version is None or self.cache.shared or self.media.filled:
+            return None
+        found, keyed = self._near.get((model, tenant)), self.keys.checked
+        if found is None or found.version != version or found.keyed is not keyed:
+            learned = self.learned(model, tenant)
+            near = Near(version, keyed, learned.at(0), BYTES_PER_TOKEN * learned.nearest)
+            found = self._near.put((model, tenant), near)
+        return found.learned if size <= found.most else None
 
     def _limits(self, model: str, tenant: bytes, digests: Sequence[int]) -> LearnedLimits:
         learned = self.cache.learned_limits(model, tenant, digests) if tenant else NOTHING_LEARNED
@@ -187,10 +215,10 @@ class Knowledge:
     def sample(self, model: str, api: str, counted: tuple[int, CountUnit | None], usage: Usage) -> Sample | None:
         """What the upstream's count of a prompt that we counted teaches about ours; None if nothing, as mostly."""
         family, unit = self.families.find(model).of(api), counted[1]
-        pair = sample_of(model, family, unit, counted[0], usage)
-        if unit is None or pair is None or (is_noise(family, pair) and not self.cache.has_corrections(model)):
+        if unit is None or (is_noise(family, unit, counted[0], usage) and not self.cache.has_corrections(model)):
             return None
-        return Sample(model, unit.shape, pair, family.start)
+        pair = sample_of(model, family, unit, counted[0], usage)
+        return None if pair is None else Sample(model, unit.shape, pair, family.start)
 
     def record_sample(self, found: Sample, tenant: bytes, caller: bytes | None = None) -> None:
         """Learns from a sample of a tenant; `caller` is whose vote on the counts of others it may become, if the

@@ -8,7 +8,7 @@ import msgspec
 
 from proxy.fit.claims.reasons import counted as kept_by
 from proxy.model.conversation import Message
-from proxy.model.limits import CountUnit
+from proxy.model.limits import CountUnit, Shape
 from proxy.model.outcome import SHAPES, Outcome
 from proxy.model.plan import Draft, Plan
 from proxy.model.ports import Medium
@@ -121,7 +121,7 @@ def shape_of(unit: CountUnit | None, messages: Sequence[Message] = ()) -> str:
     calls = max([len(message.calls) for message in messages]) if messages else 0
     if calls:
         return SHAPES[4] if calls > 1 else SHAPES[3]
-    return SHAPES[2] if unit.schema else unit.shape.value
+    return SHAPES[2] if unit.schema else SHAPES[unit.shape is Shape.TOOLS]
 
 
 def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Shown | None:

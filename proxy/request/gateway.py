@@ -59,7 +59,7 @@ from proxy.request.tracing import Tracer
 from proxy.request.web_pages import WebPages
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
-from proxy.upstreams.key_checks import brings_credential
+from proxy.upstreams.key_checks import REFUSING, brings_credential
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Sender, Upstream
 from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
@@ -269,7 +269,8 @@ class Gateway:
         if record.trace is not None:
             record.trace.answered(answer.status)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
-        if record.upstream in ("", DEFAULT):  # only there a client's own key is used
+        told = answer.status in REFUSING or self.extra_calls is not None or len(received.body) > SMALL
+        if told and record.upstream in ("", DEFAULT):  # only there a client's own key is used
             self._record_key(headers, answer.status, len(received.body))
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)

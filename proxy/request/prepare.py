@@ -19,7 +19,7 @@ from proxy.fit.lore import Entry
 from proxy.http.memory_budget import Room
 from proxy.model.api import Api
 from proxy.model.bounded import Bounded
-from proxy.model.limits import NO_MARGIN, Window
+from proxy.model.limits import NO_MARGIN, NOTHING_LEARNED, Window
 from proxy.model.plan import Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
@@ -117,8 +117,8 @@ class Planner:
             scanned = context.scanned = self.scanner.scan_now(received)
         if scanned is None or scanned.scan.seen.keyed:
             scanned = await self.scan(context)
-        scanned, ladder = self._with_rules(context, scanned)
-        if scanned.tenant:
+        scanned, ladder, complete = self._with_rules(context, scanned)
+        if not complete:
             scanned = await self._with_learned(received, scanned, ladder)
         scanned = await self.with_requested(received, scanned)
         context.scanned, scan = scanned, scanned.scan
@@ -142,9 +142,9 @@ class Planner:
             scanned = context.scanned = await self.scanner.without_key(received.api, scanned)
         return scanned
 
-    def _with_rules(self, context: RequestContext, scanned: Scanned) -> tuple[Scanned, Ladder]:
-        """The scanned body with its ladder, lorebook entries and tenant. Raises `ClientError` for a control header with
-        a name that does not exist."""
+    def _with_rules(self, context: RequestContext, scanned: Scanned) -> tuple[Scanned, Ladder, bool]:
+        """The scanned body with its ladder, lorebook entries and tenant, and whether it has what was learned, too.
+        Raises `ClientError` for a control header with a name that does not exist."""
         plain, scan, controls = scanned.plain, scanned.scan, scanned.controls
         if controls is NOTHING_ASKED:
             ladder, lore = self._default_rules(scan.model)
@@ -155,7 +155,10 @@ class Planner:
         if scan.compacts or context.received.path in context.received.api.compact_paths:
             ladder, lore = compacting(ladder), ()
         tenant = self.knowledge.tenant(context.received.headers, scan.model, ladder.models)
-        return Scanned(plain, scan, controls, ladder, lore, tenant, left_out=scanned.left_out), ladder
+        found = self.knowledge.learned_near(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
+        learned = found or NOTHING_LEARNED
+        ready = Scanned(plain, scan, controls, ladder, lore, tenant, learned, left_out=scanned.left_out)
+        return ready, ladder, found is not None
 
     async def _with_learned(self, received: Received, scanned: Scanned, ladder: Ladder) -> Scanned:
         """The scanned body with what refusals proved for its tenant, here and in other replicas."""

@@ -43,15 +43,13 @@ class WebPages:
         """Raises `ClientError` for a request that is not served. `lends`: requests without a key get the operator's."""
         if not (self.near or lends):
             return
-        headers, host, marked = scope["headers"], b"", False
-        for name, value in headers:
-            if name == b"host":
-                host = value
-            elif name in MARKS:
-                marked = True
-        if self.near and host not in self._seen:
+        headers = scope["headers"]
+        names = dict(headers)  # for all but a few requests two look-ups are enough
+        if self.near and (host := names.get(b"host", b"")) not in self._seen:
             self._check_host(host)
-        if marked and self.is_strange(headers) and not opens(scope["method"], scope["path"], headers):
+        if MARKS.isdisjoint(names):
+            return
+        if self.is_strange(headers) and not opens(scope["method"], scope["path"], headers):
             if not self._may_pass(scope["method"], target_of(scope), headers):
                 raise foreign_origin()
 

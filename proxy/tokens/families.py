@@ -89,7 +89,7 @@ class Families:
     def find(self, model: str) -> Family:
         """The first row with a pattern that matches the model's name, in lower case and without the path before it; the
         last row if none does. A cached lookup."""
-        return self._cached(name_of(model))
+        return self._cached(model if len(model) <= LONGEST_NAME else name_of(model))
 
     def at(self, host: str) -> Families:
         """The same rows, for an upstream with another host."""

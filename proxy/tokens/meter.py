@@ -119,9 +119,9 @@ def sample_of(model: str, family: Family, unit: CountUnit | None, counted: int, 
     return (encoded, used) if least <= used <= max(PLAUSIBLE[1] * own, own + PLAUSIBLE_TOKENS[1]) else None
 
 
-def is_noise(family: Family, sample: tuple[int, int]) -> bool:
-    """Whether a model's counts are exact and usage is so near to one that it means nothing."""
-    return family.ratio is None and abs(sample[1] - sample[0]) <= NOISE_TOKENS
+def is_noise(family: Family, unit: CountUnit, counted: int, usage: Usage) -> bool:
+    """Whether a model's counts are exact and usage is so near to one, made with `unit`, that it means nothing."""
+    return family.ratio is None and abs(usage.prompt - unit.encoded(counted)) <= NOISE_TOKENS
 
 
 def _plausible(found: Corrections | None, shape: Shape, family: Family) -> Correction | None:

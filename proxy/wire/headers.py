@@ -107,7 +107,13 @@ ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)  # the form of an id
 
 def answered_id(headers: Sequence[Header]) -> bytes | None:
     """The id that an upstream gave a request, under either name."""
-    return value_of(headers, REQUEST_ID) or value_of(headers, ANTHROPIC_ID)
+    found = None
+    for name, value in headers:
+        if name == REQUEST_ID and value:
+            return value
+        if name == ANTHROPIC_ID and not found:
+            found = value
+    return found
 
 
 def request_id(value: bytes) -> str:

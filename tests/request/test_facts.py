@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from proxy.cache.cache import Cache
 from proxy.config.rules import load_rules
@@ -15,7 +18,7 @@ from proxy.config.windows import load_windows
 from proxy.fit.learn import learn
 from proxy.fit.plan import start
 from proxy.model.conversation import Prompt
-from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Quality, Suspicion, Window
+from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Proof, Quality, Shape, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Facts, Ladder, LadderStep
 from proxy.model.ports import Meter
@@ -26,6 +29,7 @@ from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.loaded_models import LoadedModels
 from proxy.upstreams.models_listing import ModelsListing
 from proxy.upstreams.upstream import Upstream
+from tests.cache.lessons import VOTE, counts_as
 from tests.cache.lessons import teach as count_as
 from tests.makers import ladder, prompt, user, words
 from tests.over_httpx import OverHttpx
@@ -307,6 +311,59 @@ def test_W3_far_from_the_prompts_that_taught_it_only_the_offset_is_left_of_a_lin
         assert (far.text.ratio is None) is (ratio is None) and far.text.offset == near.text.offset
         assert far.text.share == (None if ratio is None else near.text.share)
     assert one.learned_for(NOTHING_LEARNED, "gpt-4", long) is NOTHING_LEARNED
+
+
+MODELS, TENANTS = ("claude-3-opus", "gpt-4"), (b"ann", b"bob")
+EVENTS = st.one_of(
+    st.tuples(
+        st.sampled_from(MODELS), st.sampled_from(TENANTS), st.sampled_from((1.2, 1.5)), st.sampled_from((300, 9_000))
+    ),
+    st.sampled_from(("forget", "key refused", "proof", "votes dropped")),
+)
+
+
+@given(st.lists(EVENTS, max_size=12), st.sampled_from((1_000, 30_000, 50_000, 1_000_000)))
+def test_what_is_remembered_of_a_tenants_counts_is_what_was_learned(events: list[Any], size: int) -> None:
+    one, proved = knowledge(), False
+    for event in events:
+        if event == "forget":
+            one.cache.forget(MODELS[0])
+        elif event == "votes dropped":
+            one.cache.use_secret(b"another secret")
+        elif event == "key refused":
+            one.keys.refused = True
+        elif event == "proof":
+            teach(one, MODELS[1], LearnedLimits(window=6_000))
+            proved = True
+        else:
+            model, tenant, ratio, tokens = event
+            for _ in range(6):
+                pair = tokens, round(ratio * tokens)
+                one.cache.record_sample(model, tenant, Shape.TEXT, pair, one.families.find(model).start, tenant)
+        for model in MODELS:
+            for tenant in TENANTS:
+                found = one.learned_near(model, tenant, size)
+                assert found in (None, one.learned_for(one.learned(model, tenant), model, size))
+                assert (one.learned_near(model, tenant, 0) is None) is proved
+
+
+def test_what_callers_agree_on_counts_as_soon_as_the_upstream_is_known_to_check_keys() -> None:
+    one = knowledge()
+    for number in range(10):
+        count_as(one.cache, MODELS[0], b"caller %d" % number, 1.5, VOTE, votes=True)
+    assert one.learned_near(MODELS[0], TENANT, 0) is NOTHING_LEARNED
+    one.keys.refused = True
+    found = one.learned_near(MODELS[0], TENANT, 0)
+    assert found is not None and counts_as(found.correction, 1.5)
+
+
+def test_what_one_worker_forgets_no_other_one_remembers() -> None:
+    one = knowledge()
+    count_as(one.cache, MODELS[0], TENANT, 1.51, 6)
+    found = one.learned_near(MODELS[0], TENANT, 0)
+    assert found is not None and found.correction is not None and one.learned_near(MODELS[0], TENANT, 0) is found
+    one.cache._records._local_invalidations.set(MODELS[0], time.time() + 1)  # as another worker does
+    assert one.learned_near(MODELS[0], TENANT, 0) is NOTHING_LEARNED
 
 
 def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:

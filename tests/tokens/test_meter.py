@@ -311,8 +311,9 @@ def test_W15_short_prompts_teach_and_a_constant_beside_them_is_believed() -> Non
 
 def test_of_a_model_that_is_counted_exactly_a_small_difference_is_noise() -> None:
     exact, estimated = BUILT_IN.find("gpt-4o"), BUILT_IN.find("qwen3")
-    assert is_noise(exact, (9_000, 9_024)) and not is_noise(exact, (9_000, 9_025))
-    assert not is_noise(estimated, (9_000, 9_000))
+    unit = CountUnit(1.0)
+    assert is_noise(exact, unit, 9_000, Usage(9_024, 1)) and not is_noise(exact, unit, 9_000, Usage(9_025, 1))
+    assert not is_noise(estimated, unit, 9_000, Usage(9_000, 1))
 
 
 @pytest.mark.parametrize(

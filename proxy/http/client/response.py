@@ -270,7 +270,7 @@ class ResponseReader:
         if 100 <= self.status < 200:
             self._on_interim_response()
             return
-        if self._is_head_too_large() or not 200 <= self.status <= LAST_STATUS:
+        if not 200 <= self.status <= LAST_STATUS or (self._head_bytes > MAX_HEAD and self._is_head_too_large()):
             raise ValueError("an invalid status, or a head that is too large")
         self._read_to_eof = self._ends_with_connection()
         self.head_received = True
@@ -291,8 +291,7 @@ class ResponseReader:
 
     def _is_head_too_large(self) -> bool:
         """Whether a complete head exceeds `MAX_HEAD`: what came with it, in the same packet, is no part of it."""
-        size = sum(len(name) + len(value) + 4 for name, value in self.headers) if self._head_bytes > MAX_HEAD else 0
-        return size > MAX_HEAD
+        return sum(len(name) + len(value) + 4 for name, value in self.headers) > MAX_HEAD
 
     def _ends_with_connection(self) -> bool:
         framed = self._is_head_request or self.status in NO_BODY
@@ -309,10 +308,11 @@ class ResponseReader:
         if self.complete:
             raise ValueError("a body after the end of the response")
         self._framing_bytes = 0
-        if self._buffered_bytes <= HIGH_WATER < self._buffered_bytes + len(body):
+        before = self._buffered_bytes
+        self._buffered_bytes = after = before + len(body)
+        if before <= HIGH_WATER < after:
             self._connection.pause_reading()
         self._buffer.append(body)
-        self._buffered_bytes += len(body)
         if self._waiter is not None and self._sink is None:
             self._wake()
 
