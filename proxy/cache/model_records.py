@@ -240,7 +240,9 @@ class ModelRecords:
 
     def has_tenant_records(self, model: str) -> bool:
         """Whether tenants of a model may get different results. If not, the tenant need not be determined."""
-        return self._limited or self.has_corrections(model)
+        if self._limits.records.filled or self._intervals.records.filled or self._conversations.filled:
+            return True
+        return self.has_corrections(model)
 
     @property
     def has_proofs(self) -> bool:

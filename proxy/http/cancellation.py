@@ -212,7 +212,8 @@ class OnDisconnect(Interrupt):
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, _: TracebackType | None) -> None:
         self._cycle.on_disconnect = None
-        self._settle(kind)
+        if self.fired:
+            self._settle(kind)
 
 
 class PollDisconnect(Interrupt):

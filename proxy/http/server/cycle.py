@@ -52,17 +52,18 @@ class Cycle:
         "_ends_with_connection",
         "_event",
         "_grow",
+        "_news",
         "_paused",
         "_reads_whole",
         "_remaining",
         "_unread_bytes",
         "_unread_limit",
+        "_waiting",
         "_yielding",
         "detach",
         "disconnected",
         "flow",
         "keep_alive",
-        "message_event",
         "more_body",
         "on_disconnect",
         "on_response_complete",
@@ -88,7 +89,8 @@ class Cycle:
         self.scope = scope
         self.transport = transport
         self.flow = flow
-        self.message_event = asyncio.Event()
+        self._news = False  # `receive` has something to return
+        self._waiting: asyncio.Event | None = None  # made once `receive` must wait: for most requests it need not
         self._event = event
         self.on_response_complete = on_response_complete
         self.disconnected = False
@@ -144,9 +146,19 @@ class Cycle:
         """Marks the client as disconnected and calls `on_disconnect`. Further calls have no effect."""
         if not self.disconnected:
             self.disconnected = True
-            self.message_event.set()
+            self._announce()
             if self.on_disconnect is not None:
                 self.on_disconnect()
+
+    def _announce(self) -> None:
+        self._news = True
+        if self._waiting is not None:
+            self._waiting.set()
+
+    def _forget_news(self) -> None:
+        self._news = False
+        if self._waiting is not None:
+            self._waiting.clear()
 
     @property
     def is_handshake(self) -> bool:
@@ -173,9 +185,9 @@ class Cycle:
             self._grow, self._unread_limit = None, -1
         if self._unread_bytes > self._unread_limit:
             self.flow.pause_reading()
-            self.message_event.set()
+            self._announce()
         elif not self._reads_whole:
-            self.message_event.set()
+            self._announce()
 
     def _yield(self) -> None:
         """Pauses reading until the event loop's next iteration."""
@@ -192,21 +204,21 @@ class Cycle:
     def feed_eof(self) -> None:
         """Marks the body as complete."""
         self.more_body = False
-        self.message_event.set()
+        self._announce()
 
     def read_whole(self, most: int, grow: Callable[[int], bool] | None = None) -> None:
         """Makes `receive` return the whole body in one message. It returns the part received so far once that part
         exceeds `most` bytes, or once `grow` returns False. `grow` is called with the number of buffered bytes."""
         self._reads_whole, self._unread_limit, self._grow, self._paused = True, most, grow, False
         if self.more_body and self._unread_bytes <= most and not self.disconnected:
-            self.message_event.clear()
+            self._forget_news()
 
     def received_body(self) -> bytes | None:
         """Returns the whole body if it has been received, else None. It replaces a call of `receive`: it never waits,
         so it needs no timeout."""
         if self.more_body or self.disconnected or self.response_started:
             return None
-        self.message_event.clear()
+        self._forget_news()
         if self.flow.read_paused:
             self.flow.resume_reading()
         return self._take_parts()
@@ -228,8 +240,11 @@ class Cycle:
             self.waiting_for_100_continue = False
         if not self.disconnected and not self.response_complete:
             self.flow.resume_reading()
-            await self.message_event.wait()
-            self.message_event.clear()
+            if not self._news:
+                if self._waiting is None:
+                    self._waiting = asyncio.Event()
+                await self._waiting.wait()
+            self._forget_news()
         if self.disconnected or self.response_complete:
             return {"type": "http.disconnect"}
         more, long = self.more_body, self._unread_bytes > THREAD_BYTES
@@ -303,7 +318,7 @@ class Cycle:
 
     def _complete(self) -> None:
         self.response_complete = True
-        self.message_event.set()
+        self._announce()
         if not self.keep_alive:
             self.transport.close()
         self.on_response_complete()
