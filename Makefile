@@ -1,7 +1,8 @@
 # Every target sets up what it needs. PYTHON names another interpreter (3.11 or newer), ARGS go to the command, JOBS is
-# how many processes run tests: many tests only wait, so three are good for two cores.
+# how many processes run tests: many tests only wait, so three are good for two cores. APT=no installs no servers.
 PYTHON ?= python3
 JOBS ?= 3
+APT ?= yes
 BIN := .venv/bin
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test lint conformance bench soak fidelity image image-test clean
@@ -43,8 +44,8 @@ run: .venv/.run ## serve on 127.0.0.1:8080 (PLIMSOLL_UPSTREAM, ... or ARGS="--po
 demo: .venv/.run ## a conversation that is too long, directly (400) and through Plimsoll (200)
 	$(BIN)/plimsoll demo $(ARGS)
 
-test: .venv/.test ## all tests; servers, chromium and curl are found or installed, Node (20 or newer) is found; tests without theirs are skipped
-	sh tests/servers_setup.sh
+test: .venv/.test ## all tests (ARGS=@tests/quick: those of a minute); servers, chromium and curl are found or installed (APT=no: never), Node (20 or newer) is found; tests without theirs are skipped
+	APT=$(APT) sh tests/servers_setup.sh
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: .venv/.test ## ruff and mypy --strict

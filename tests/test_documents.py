@@ -218,3 +218,9 @@ def test_each_measurement_is_a_module_that_there_is() -> None:
     for module in re.findall(r"python -m (tests\.bench\.\w+)", text_of("tests/bench/README.md")):
         path = ROOT / module.replace(".", "/")
         assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+
+
+def test_the_quick_tests_are_there() -> None:
+    rows = (ROOT / "tests/quick").read_text("utf-8").split()
+    assert rows and all((ROOT / row.removeprefix("--ignore=")).exists() for row in rows)
+    assert "make test ARGS=@tests/quick" in text_of("proxy/README.md")
