@@ -74,9 +74,15 @@ def name_of(path: Path) -> str:
 
 
 @cache
+def sources() -> Mapping[str, str]:
+    """The text of every module of the package."""
+    return {name_of(path): path.read_text("utf-8") for path in sorted((ROOT / "proxy").rglob("*.py"))}
+
+
+@cache
 def trees() -> Mapping[str, ast.Module]:
     """Every module of the package, parsed."""
-    return {name_of(path): ast.parse(path.read_text("utf-8")) for path in sorted((ROOT / "proxy").rglob("*.py"))}
+    return {name: ast.parse(source) for name, source in sources().items()}
 
 
 def imports(tree: ast.Module) -> Iterator[str]:

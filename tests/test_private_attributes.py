@@ -7,10 +7,11 @@ import importlib
 import inspect
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
-from tests.test_imports import trees
+from tests.test_imports import sources, trees
 
 # Documented in spite of the underscore: namedtuple's methods, and the one way to leave a forked process at once.
 DOCUMENTED = frozenset({"_replace", "_make", "_fields", "_asdict"})
@@ -63,14 +64,14 @@ def accesses(source: str) -> Iterator[str]:
     whole = ast.parse(source)
     classes = classes_of(whole)
     declared = {name: typed_as(node, classes) for name, node in classes.items()}
-    stack: list[tuple[ast.AST, str]] = [(without_annotations(ast.parse(source)), "")]
+    stack: list[tuple[ast.AST, str]] = [(without_annotations(whole), "")]
     while stack:
         node, owner = stack.pop()
         owner = node.name if isinstance(node, ast.ClassDef) else owner
         stack += [(child, owner) for child in ast.iter_child_nodes(node)]
         if isinstance(node, ast.Attribute) and is_private(node.attr) and not is_own(node, declared.get(owner, {})):
             yield ast.unparse(node)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_NAME:
+        elif isinstance(node, ast.Call) and called(node.func) in BY_NAME:
             names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             yield from (ast.unparse(node) for name in names if any(map(is_private, name.split("."))))
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -79,15 +80,28 @@ def accesses(source: str) -> Iterator[str]:
                 yield from (ast.unparse(node) for name in modules if any(map(is_private, name.split("."))))
 
 
+def called(function: ast.expr) -> str:
+    """The last name of what is called; "" if it has none."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def is_of_itself(node: ast.AST) -> bool:
+    """Whether it is an attribute of `self` or `cls`."""
+    return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in OWN
+
+
 def is_own(node: ast.Attribute, declared: dict[str, str]) -> bool:
     text, value = ast.unparse(node), node.value
     if text in FUNCTIONS or node.attr in DOCUMENTED:
         return True
     if isinstance(value, ast.Attribute) and isinstance(value.value, ast.Name) and value.value.id == "self":
         return value.attr in declared
-    return isinstance(value, ast.Name) and value.id in OWN
+    return is_of_itself(node)
 
 
+@cache
 def private_of(foreign: type) -> set[str]:
     """The private attributes of a class that is not ours: what it has, and what its source assigns to `self`."""
     found = set(dir(foreign))
@@ -95,7 +109,7 @@ def private_of(foreign: type) -> set[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(foreign)))
     except (OSError, TypeError):  # written in C: what `dir` shows is all that Python can reach
         return set(filter(is_private, found))
-    found |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) in OWN}
+    found |= {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and is_of_itself(n)}
     return set(filter(is_private, found))
 
 
@@ -107,14 +121,14 @@ def inherited(name: str) -> Iterator[str]:
         private = set().union(*map(private_of, foreign)) - DOCUMENTED
         tree = classes_of(trees()[name]).get(made.__name__)
         if private and tree is not None:
-            used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) in OWN}
+            used = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and is_of_itself(n)}
             used |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}
             yield from (f"{made.__name__}.{attribute}" for attribute in sorted(used & private))
 
 
 @pytest.mark.parametrize("name", [name for name in trees() if name != "proxy.cli.__main__"])
 def test_no_module_uses_what_is_private_to_others(name: str) -> None:
-    assert list(accesses(ast.unparse(trees()[name]))) == []
+    assert list(accesses(sources()[name])) == []
     assert list(inherited(name)) == []
 
 

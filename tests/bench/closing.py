@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from tests.hostile.harness import CHAT, HELLO, ok, running, upstream
+from tests.hostile.harness import CHAT, HELLO, ok, running_anew, upstream
 from tests.recorder import EVENTS, Peer, Request, Script, chunk
 from tests.serving import dialling, post
 
@@ -97,7 +97,7 @@ async def load(port: int, requests: int, clients: int, streams: int) -> Counter[
 
 def told(script: Script, requests: int = 2000, clients: int = 12, streams: int = 0, workers: int = 1) -> Told:
     """Runs the load before an upstream with this script."""
-    with upstream(script) as up, running(up.url, workers=workers) as proxy:
+    with upstream(script) as up, running_anew(up.url, workers=workers) as proxy:
         began = time.monotonic()
         statuses = asyncio.run(load(proxy.port, requests, clients, streams))
         took = time.monotonic() - began

@@ -31,7 +31,7 @@ from typing import Any
 from proxy.simulator.app import simulator
 from tests.e2e.services import sentence, talk
 from tests.e2e.world import listening
-from tests.hostile.harness import CHAT, Running, running
+from tests.hostile.harness import CHAT, Running, running_anew
 from tests.makers import tool_round
 from tests.redis_server import RedisServer, free_port, redis_server
 
@@ -421,7 +421,7 @@ def main() -> int:
         redis = stack.enter_context(redis_server())
         settings = {"PLIMSOLL_REDIS": redis.url, "PLIMSOLL_SECRET": "s" * 32}
         proxy = stack.enter_context(
-            running(f"http://127.0.0.1:{port}/v1", workers=2, admin=bool(given.viewers), **settings)
+            running_anew(f"http://127.0.0.1:{port}/v1", workers=2, admin=bool(given.viewers), **settings)
         )
         day = Day(proxy, redis, process, port, random.Random(given.seed))
         stack.callback(lambda: day.upstream.kill())

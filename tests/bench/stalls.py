@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.bench.arguments import checkout
 from tests.hostile import harness
-from tests.hostile.harness import ANSWER, HELLO, Running, running
+from tests.hostile.harness import ANSWER, HELLO, Running, running_anew
 from tests.recorder import answer
 
 RATE = 50  # requests a second
@@ -380,7 +380,7 @@ def main() -> None:
             # What a crowd may hold is bounded by settings, not by its bodies.
             bound = 16 + 4 * attack.unpacked(body) / MB if isinstance(attack, Attack) and body is not None else 0.0
             settings: Mapping[str, Any] = attack.settings if isinstance(attack, Crowd) else {}
-            with running(f"http://127.0.0.1:{port}", **{**settings, "PLIMSOLL_MAX_BODY": str(64 * MB)}) as proxy:
+            with running_anew(f"http://127.0.0.1:{port}", **{**settings, "PLIMSOLL_MAX_BODY": str(64 * MB)}) as proxy:
                 for number in range(8):
                     proxy.ask(
                         {"model": "gpt-4o", "messages": [{"role": "user", "content": f"{number} words " * 3_000}]}

@@ -10,12 +10,13 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.services import talk
-from tests.hostile.harness import HELLO, Running, friendly, ok, running, upstream
+from tests.hostile.harness import HELLO, Running, friendly, ok, running_with, upstream
 from tests.hostile.raw import Wire, post
 from tests.mounts import Mount
 from tests.recorder import EVENTS, Peer, Request, chunk
@@ -25,6 +26,10 @@ DELTA = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"}}]}\n\n'
 DONE = b"data: [DONE]\n\n"
 LONG = {"model": "gpt-4", "messages": talk(300)}
 STREAM = json.dumps({**HELLO, "stream": True}).encode()
+
+
+# A proxy that looks for changes ten times as often as those of users do.
+running = partial(running_with, {"proxy.config.reload.POLL_S": 0.2})
 
 
 def until(true: Callable[[], object], seconds: float = 40) -> None:

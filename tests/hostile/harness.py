@@ -14,11 +14,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.recorder import Peer, Recorder, Request, Script, answer, recording
 
 ANSWER = {
@@ -53,7 +56,7 @@ class Answered:
 class Running:
     """A running proxy: its ports, and what the system says of its processes."""
 
-    process: subprocess.Popen[str]
+    process: subprocess.Popen[str] | warm.Started
     port: int = 0
     admin_port: int = 0
     lines: list[str] = field(default_factory=list)
@@ -172,9 +175,32 @@ class Running:
         return self.process.wait(seconds)
 
 
+Proxying = AbstractContextManager[Running]
+Start = Callable[[Sequence[str], Mapping[str, str]], subprocess.Popen[str] | warm.Started]
+
+
+def running(upstream: str, *, workers: int = 1, admin: bool = False, **environment: str) -> Proxying:
+    """`plimsoll serve` before the upstream at a URL, as processes of their own; `environment` is its own. It begins
+    where the proxy is loaded (`tests.warm`)."""
+    return _running(warm.start, upstream, workers, admin, environment)
+
+
+def running_anew(upstream: str, *, workers: int = 1, admin: bool = False, **environment: str) -> Proxying:
+    """As `running`, with an interpreter of its own, as a user starts it; costs eight times the processor time."""
+    return _running(_start_anew, upstream, workers, admin, environment)
+
+
+def running_with(
+    constants: Mapping[str, float], upstream: str, *, workers: int = 1, admin: bool = False, **environment: str
+) -> Proxying:
+    """As `running`, with other constants: what the product waits for half a minute is then waited for a second."""
+    return _running(partial(warm.start, constants=constants), upstream, workers, admin, environment)
+
+
 @contextlib.contextmanager
-def running(upstream: str, *, workers: int = 1, admin: bool = False, **environment: str) -> Iterator[Running]:
-    """`plimsoll serve` before the upstream at a URL, as processes of their own; `environment` is its own."""
+def _running(
+    start: Start, upstream: str, workers: int, admin: bool, environment: Mapping[str, str]
+) -> Iterator[Running]:
     settings = {
         "PLIMSOLL_UPSTREAM": upstream,
         "PLIMSOLL_PORT": "0",
@@ -186,15 +212,7 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
     }
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # for the files that a killed process leaves
-    process = subprocess.Popen(
-        [sys.executable, "-m", "proxy.cli", "serve"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**kept, "TMPDIR": folder.name, **settings},
-        cwd=ROOT,
-    )
+    process = start(["serve"], {**kept, "TMPDIR": folder.name, **settings})
     made = Running(process)
     reader = threading.Thread(target=_read, args=(made,), daemon=True)
     reader.start()
@@ -210,6 +228,18 @@ def running(upstream: str, *, workers: int = 1, admin: bool = False, **environme
         reader.join(5)
         assert process.stdout is not None
         process.stdout.close()
+
+
+def _start_anew(arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "proxy.cli", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=dict(environment),
+        cwd=ROOT,
+    )
 
 
 def _read(made: Running) -> None:

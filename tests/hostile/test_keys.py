@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,8 @@ from typing import Any
 import pytest
 
 from proxy.observe.recording_files import lines
-from tests.hostile.harness import HELLO, ROOT, Running, running, upstream
+from tests import warm
+from tests.hostile.harness import HELLO, Running, running, upstream
 from tests.recorder import Recorder
 from tests.wire.key_spellings import CANARY, OWN, bodies_with_keys, harmless_bodies, is_told
 
@@ -119,15 +118,9 @@ def test_S16_a_folder_that_cannot_be_is_refused_at_the_start(tmp_path: Path, kin
     (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
     folder = "/proc/plimsoll" if kind == "no place" else str(tmp_path / kind.replace("below a file", "file/folder"))
     for command in ("serve", "check"):
-        ended = subprocess.run(
-            [sys.executable, "-m", "proxy.cli", command],
-            env={"PATH": "/usr/bin:/bin", "PLIMSOLL_RECORD": folder, "PLIMSOLL_PORT": "0"},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert ended.returncode != 0 and f"PLIMSOLL_RECORD: {folder} " in ended.stdout + ended.stderr
+        environment = {"PATH": "/usr/bin:/bin", "PLIMSOLL_RECORD": folder, "PLIMSOLL_PORT": "0"}
+        code, told = warm.ran([command], environment)
+        assert code != 0 and f"PLIMSOLL_RECORD: {folder} " in told
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777])

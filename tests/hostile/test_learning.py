@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
+import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.hostile.harness import CHAT, ROOT, eventually, ok, refused, running, upstream
+from tests import warm
+from tests.hostile.harness import CHAT, eventually, ok, refused, running, upstream
 from tests.recorder import EVENTS, Peer, Recorder, Request, Script, answer, chunk
 from tests.redis_server import redis_server
 
@@ -454,10 +454,7 @@ ADMIN = {"x-plimsoll-admin": "1"}
 
 def command(*argv: str) -> tuple[int, str]:
     """Exit code and output of a command of the command line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "proxy.cli", *argv], capture_output=True, text=True, cwd=ROOT, timeout=240
-    )
-    return done.returncode, done.stdout + done.stderr
+    return warm.ran(argv, os.environ)
 
 
 @pytest.mark.parametrize("admin", [False, True])

@@ -27,9 +27,10 @@ POST = b"POST %b HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r
 TO_CHAT = POST % CHAT.encode()
 
 
-def small_one(url: str, workers: int) -> contextlib.AbstractContextManager[Running]:
+def small_one(url: str, workers: int, **settings: str) -> contextlib.AbstractContextManager[Running]:
     """A proxy with a budget of 64 MiB, of which 56 are for large bodies: 14 MiB of them at once."""
-    return running(url, workers=workers, PLIMSOLL_MAX_MEMORY="64MiB")
+    given: dict[str, Any] = {"PLIMSOLL_MAX_MEMORY": "64MiB", **settings}
+    return running(url, workers=workers, **given)
 
 
 @pytest.fixture(scope="module")
@@ -216,9 +217,13 @@ def test_F5_who_waits_for_room_is_served_in_order(small: Place) -> None:
         assert status(large) == 200 and status(late) == 200
 
 
-def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(small: Place) -> None:
-    proxy = small.proxy
-    with dial(proxy) as idler, dial(proxy) as other:
+def test_F13_a_body_that_hardly_comes_does_not_keep_others_waiting(workers: int) -> None:
+    with (
+        upstream() as there,
+        small_one(there.url, workers, PLIMSOLL_BODY_TIMEOUT="5") as proxy,
+        dial(proxy) as idler,
+        dial(proxy) as other,
+    ):
         idler.sendall(declared(10 * MIB))
         eventually(lambda: used(proxy) == 40 * MIB)
         other.sendall(declared(10 * MIB) + chat(10 * MIB))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.hostile.frames import CLOSE, TEXT, Client, frame, handshake, switching
-from tests.hostile.harness import HELLO, Running, eventually, friendly, running, upstream
+from tests.hostile.harness import HELLO, Running, eventually, friendly, running, running_with, upstream
 from tests.http.test_tunnel import joined
 from tests.recorder import Peer, Recorder, Request
 from tests.serving import run
@@ -49,7 +49,8 @@ def there() -> Iterator[Recorder]:
 
 @pytest.fixture(scope="module")
 def proxy(there: Recorder, workers: int) -> Iterator[Running]:
-    with running(there.url, workers=workers, admin=True) as made:
+    hasty = {"proxy.http.tunnel.Tunnel.closing_seconds": 2.0, "proxy.http.tunnel.Tunnel.stalled_seconds": 0.5}
+    with running_with(hasty, there.url, workers=workers, admin=True) as made:
         yield made
 
 
@@ -98,7 +99,7 @@ def test_N4_an_upstream_that_reads_nothing_stops_the_client_and_not_the_proxy(pr
     assert proxy.memory_mb(peak=True) - before < 64
     for client in clients:
         client.reset()
-    eventually(lambda: none_is_left(proxy, there))  # after 35 seconds
+    eventually(lambda: none_is_left(proxy, there))  # after stalled_seconds and closing_seconds
 
 
 @pytest.mark.parametrize("leaves", ["reset", "close"])
