@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.harness import Running, eventually, friendly, running, upstream
+from tests.hostile.harness import Running, eventually, friendly, running_anew, upstream
 from tests.recorder import Recorder
 
 LONG_NAMES = ("/" * 1_000_000, "code" * 50_000, "grok-4" * 40_000, "a.b-" * 100_000, "\u0000\u001b[2J" * 20_000)
@@ -19,7 +19,7 @@ LONG_NAMES = ("/" * 1_000_000, "code" * 50_000, "grok-4" * 40_000, "a.b-" * 100_
 @pytest.fixture(scope="module")
 def pair(workers: int) -> Iterator[tuple[Running, Recorder]]:
     """A proxy before an upstream that lists one model, and answers everything."""
-    with upstream(friendly) as behind, running(behind.url, workers=workers) as proxy:
+    with upstream(friendly) as behind, running_anew(behind.url, workers=workers) as proxy:
         for number in range(48):  # so that every worker has seen a bit of everything
             proxy.ask(asked("hi " * 5_000, ("gpt-4o", "gpt-4", "nobodys", "x" * 10_000)[number % 4]))
         yield proxy, behind

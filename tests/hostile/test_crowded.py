@@ -13,7 +13,7 @@ import pytest
 
 from proxy.simulator.app import Simulator
 from tests.e2e.services import simulating
-from tests.hostile.harness import CHAT, Running, eventually, running
+from tests.hostile.harness import CHAT, Running, eventually, running_anew
 
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 PATHS = (CHAT, MESSAGES, RESPONSES)
@@ -50,7 +50,7 @@ def strict() -> Iterator[tuple[Simulator, str]]:
 @pytest.fixture(scope="module")
 def pair(workers: int) -> Iterator[tuple[Running, Simulator]]:
     """A proxy before a strict simulator."""
-    with strict() as (there, url), running(url, workers=workers) as proxy:
+    with strict() as (there, url), running_anew(url, workers=workers) as proxy:
         yield proxy, there
 
 
