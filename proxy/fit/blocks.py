@@ -56,6 +56,11 @@ def pinned_indices(groups: Sequence[tuple[Message, ...]], pins: Collection[int] 
     return frozenset(pinned | set(users[:1]) | set(users[-1:]) | set(range(len(groups))[-1:]))
 
 
+def have_results(blocks: Sequence[Block]) -> bool:
+    """Whether any of these blocks contains tool results."""
+    return any([m.answers for block in blocks for m in block.messages])
+
+
 def group(messages: Sequence[Message], pins: Collection[int] = ()) -> tuple[Block, ...]:
     """The blocks of a conversation, in order; pinned blocks are marked."""
     groups = runs(messages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from proxy.fit.blocks import have_results
 from proxy.model.limits import Window
 from proxy.model.plan import Draft
 
@@ -12,7 +13,7 @@ CACHES = "prompt_caching"  # the capability of models whose provider bills a rep
 
 def layout_of(draft: Draft, wanted: str) -> str:
     """The layout of a draft where the ladder says `wanted`; empty for a run with tools, which has no quoted turns."""
-    with_tools = any(m.answers for block in draft.blocks for m in block.messages)
+    with_tools = have_results(draft.blocks)
     if wanted == BEST or (not wanted and not with_tools and not _caches(draft.window)):
         return BEST
     return "" if with_tools else STABLE

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from proxy.fit import alternation, binding, placement, stored_ids
 from proxy.fit import pieces as split
 from proxy.fit.abridging import TRUNCATE, abridged
@@ -164,7 +166,7 @@ def due(ladder_step: LadderStep, draft: Draft, first: Draft) -> bool:
 
 def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
     """The draft of what the client sent, counted."""
-    blocks = tuple(Block(_counted(b, facts), b.pinned) for b in group(prompt.messages, prompt.pins))
+    blocks = tuple([Block(_counted(b, facts), b.pinned) for b in group(prompt.messages, prompt.pins)])
     fixed = sum(facts.meter.fixed.values())
     return Draft(
         model=prompt.model,
@@ -186,7 +188,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
 
 def _counted(block: Block, facts: Facts) -> tuple[Message, ...]:
     costs = facts.meter.costs(block.messages)
-    return tuple([replace(m, tokens=c) for m, c in zip(block.messages, costs, strict=True)])
+    return tuple([structs.replace(m, tokens=c) for m, c in zip(block.messages, costs, strict=True)])
 
 
 def note(step: str, before: Draft, after: Draft) -> Note:

@@ -135,6 +135,8 @@ def _with_changes(
     quotes: Sequence[_Quote], changes: Collection[int], blocks: Sequence[Block], room: float
 ) -> list[_Quote]:
     """The quotes with those before the others, within `room` tokens, that may change what the best of them say."""
+    if not changes:
+        return list(quotes)
     whole = [(k, q) for k, q in enumerate(quotes) if not q.text]
     at = {quote.block: n for n, (_, quote) in enumerate(whole)}
     wanted = [at[block] for block in changes if block in at]
@@ -154,6 +156,8 @@ def _with_first(
     quotes: Sequence[_Quote], first: Mapping[int, Sequence[tuple[int, int]]], blocks: Sequence[Block], draft: Draft
 ) -> list[_Quote]:
     """The quotes with those of the blocks that come first. Of an order the place among the others stays."""
+    if not first:
+        return list(quotes)
     found: list[_Quote] = []
     for quote in quotes:
         spans = first.get(quote.block)

@@ -42,7 +42,10 @@ def costs(messages: Sequence[Message], rules: CountingRules) -> tuple[int, ...]:
     names = {ident: name for ident, name, _ in calls}
     frame = rules.recipe.result
     return tuple(
-        _result(f, names, rules, frame) if string(f.get("role")) in RESULTS else _message(f, rules) for f in fields
+        _result(f, names, rules, frame)
+        if string(f.get("role")) in RESULTS
+        else _message(f, calls if f is fields[0] else _calls(f), rules)
+        for f in fields
     )
 
 
@@ -75,8 +78,8 @@ def text_of_raw(raw: bytes) -> str:
     return _text(fields_of(raw).get("content"))
 
 
-def _message(fields: Fields, rules: CountingRules) -> int:
-    calls, recipe = _calls(fields), rules.recipe
+def _message(fields: Fields, calls: Sequence[tuple[str, str, str]], rules: CountingRules) -> int:
+    recipe = rules.recipe
     text, role = _text(fields.get("content")), fields.get("role")
     total = _media(fields.get("content"), rules)
     if text or not calls:
@@ -86,7 +89,8 @@ def _message(fields: Fields, rules: CountingRules) -> int:
             recipe.message + rules.count(name) + rules.count(compacted(a)) for _, name, a in calls
         )
     named = 0 if calls else recipe.name_overhead
-    return total + _name(fields, named, rules) + rules.count(string(fields.get("refusal")))
+    refusal = string(fields.get("refusal"))
+    return total + _name(fields, named, rules) + (rules.count(refusal) if refusal else 0)
 
 
 def _name(fields: Fields, named: int, rules: CountingRules) -> int:
@@ -165,4 +169,6 @@ def _text(content: Json) -> str:
 
 def _media(content: Json, rules: CountingRules) -> int:
     others = [part for part in _parts(content) if text_of_part(part) is None]
+    if not others:
+        return 0
     return round(rules.unit * sum(cost_of_part(part, rules.images, rules.second).tokens for part in others))

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
 from itertools import accumulate
 
+from proxy.fit.blocks import have_results
 from proxy.fit.claims.again import Reference, references, same_path
 from proxy.fit.claims.calls import Result, results_of
 from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
-from proxy.fit.claims.orders import agreements, has_signs, lines_of_message, orders_of
-from proxy.fit.claims.signs import sign_reader
+from proxy.fit.claims.orders import agreements, lines_of_message, turn_reader
 from proxy.fit.claims.typed import is_reply, is_typed
 from proxy.fit.relevance.history.replay import lasting
 from proxy.fit.relevance.history.rooms import NONE_RAISED, Raised, Size
@@ -48,7 +48,7 @@ FEW = 8
 TYPED = 0.1
 ORDERS = 0.2  # of a chat's room: it has no results
 ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
-SHORT = 300  # characters of a message that may say nothing but that something is otherwise now
+SPEAKERS = frozenset({Kind.USER, Kind.ASSISTANT})
 MISSES = 64  # claims that find no room, after which older ones are not looked at
 RARE = 3  # results at most that contain an id which identifies something
 WHOLE = 100  # tokens of an order's message over which its lines are enough, ...
@@ -187,6 +187,8 @@ class ConversationClaims:
     @cached_property
     def _all(self) -> tuple[Result, ...]:
         """All results in order."""
+        if not have_results(self._blocks):
+            return ()
         return tuple(r for place, block in enumerate(self._blocks) for r in results_of(block, place, self._conventions))
 
     @cached_property
@@ -206,8 +208,8 @@ class ConversationClaims:
     @cached_property
     def _users(self) -> tuple[Message, ...]:
         """The messages that users wrote, in order."""
-        users = (block.user for block in self._blocks)
-        return tuple(m for m in users if m is not None and m.index >= 0)
+        users = [block.user for block in self._blocks]
+        return tuple([m for m in users if m is not None and m.index >= 0])
 
     @cached_property
     def _named(self) -> tuple[tuple[int, int, list[ResultClaim]], ...]:
@@ -316,19 +318,18 @@ class ConversationClaims:
     def _orders(self) -> tuple[tuple[MessageClaim, str], ...]:
         """The messages that have orders, with the text of these, the newest first. Of a longer message their lines are
         enough."""
-        reader = sign_reader(self._conventions.orders)
-        told = self._transcribed
-        found = []
+        reader, found = turn_reader(self._conventions.orders, self._conventions.reversals), []
         for message in reversed(self._users):
-            if message.answers or (told and read_message(message).speaker in told):
-                continue
-            spans = orders_of(message, reader)
-            if spans and text_of(message, self._conventions):
+            spans = () if message.answers else reader.read(message).orders
+            if spans and text_of(message, self._conventions) and not self._is_told_to_others(message):
                 lines = lines_of_message(message, spans)
                 tokens = self._meter.text(lines) + FRAME if message.tokens > WHOLE else message.tokens
                 short = spans if tokens < SHORTER * message.tokens else ()
                 found.append((self._order(message, tokens, short), lines))
         return tuple(found)
+
+    def _is_told_to_others(self, message: Message) -> bool:
+        return bool(self._transcribed) and read_message(message).speaker in self._transcribed
 
     @staticmethod
     def _order(message: Message, tokens: int, spans: tuple[tuple[int, int], ...]) -> MessageClaim:
@@ -337,9 +338,9 @@ class ConversationClaims:
 
     @cached_property
     def _changes(self) -> frozenset[int]:
-        reader = sign_reader(self._conventions.reversals)
-        messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]
-        return frozenset(m.index for m in messages if m.index >= 0 and has_signs(m, reader, SHORT))
+        read = turn_reader(self._conventions.orders, self._conventions.reversals).read
+        messages = [m for block in self._blocks for m in block.messages if m.kind in SPEAKERS and m.index >= 0]
+        return frozenset([m.index for m in messages if read(m).changes])
 
     @cached_property
     def _transcribed(self) -> set[str]:
@@ -347,7 +348,7 @@ class ConversationClaims:
         What they said, they said to each other."""
         if self._all:
             return set()
-        messages = [m for block in self._blocks for m in block.messages if m.kind in (Kind.USER, Kind.ASSISTANT)]
+        messages = [m for block in self._blocks for m in block.messages if m.kind in SPEAKERS]
         speakers = [read_message(m).speaker for m in messages]
         known = speakers_of(speakers)
         answers = {who for who, m in zip(speakers, messages, strict=True) if m.kind is Kind.ASSISTANT}
@@ -399,14 +400,18 @@ def places_of(blocks: Sequence[Block]) -> dict[int, int]:
 def raised_results(draft: Draft, facts: Facts, size: Callable[[int, ResultClaim], Size]) -> Raised:
     """The places of the blocks with claimed results. `size(place, claim)`: the size of a block from that claim on; it
     is asked in the order in which the claims are made."""
-    claims, room, places = facts.claims, room_for_claims(draft, facts), places_of(draft.blocks)
-    made = () if claims is None else claims.made(room)
+    claims = facts.claims
+    if claims is None:
+        return NONE_RAISED
+    room = room_for_claims(draft, facts)
+    made = claims.made(room)
+    places = places_of(draft.blocks) if made else {}
     raises: dict[int, dict[int, Size]] = {}
     for claim in made:
         if claim.index in places and claim.since in places:
             target = places[claim.index]
             raises.setdefault(places[claim.since], {})[target] = size(target, claim)
-    if claims is None or not raises:
+    if not raises:
         return NONE_RAISED
     newest = list(accumulate((max([m.index for m in block.messages], default=-1) for block in draft.blocks), max))
 

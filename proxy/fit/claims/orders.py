@@ -1,4 +1,5 @@
-"""Finds what users said that holds for later answers: orders, preferences, lasting facts. It claims nothing.
+"""Finds what messages say that holds for later answers: orders, preferences, lasting facts, and what is otherwise now.
+It claims nothing.
 
 Nobody gives orders by what they quote or paste: of a long message only the first and the last paragraph are read, and
 the turns of a transcript were said by others.
@@ -8,47 +9,78 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
-from proxy.fit.claims.signs import SignReader
+import msgspec
+
+from proxy.fit.claims.signs import SignReader, words_in
 from proxy.fit.relevance.passages.pasted import typed_ends
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.question import content_words, ends
+from proxy.fit.relevance.text.reading import OWN_KEY
 from proxy.model.bounded import Bounded
-from proxy.model.conversation import Message, PartKind
+from proxy.model.conventions import Signs
+from proxy.model.conversation import Kind, Message, PartKind
 
 LONG = 1200  # characters from which only the first and the last paragraph of a message are its author's for sure, ...
 EDGE = 1000  # ... if they are no longer than this; else as much of them
 PREFIX = 5  # letters by which words are the same, as in chats of any language (`words.PREFIX`)
 GAP = "[…]"  # between lines that are left of a message
 SHORTENED = "what holds for later answers, of a longer message"
-CACHED, CACHED_BYTES = 20_000, 4 << 20
+SHORT = 300  # characters of a message that may say nothing but that something is otherwise now
+CACHED, CACHED_BYTES = 10_000, 2 << 20
+READERS = 8  # kept: each file of rules that says other signs has one
+ENTRY, SPAN = 200, 150  # bytes of what a message says, and of each line
 Span = tuple[int, int]
-FOUND: Bounded[int, tuple[Span, ...]] = Bounded(CACHED, CACHED_BYTES)
 
 
-def orders_of(message: Message, reader: SignReader) -> tuple[Span, ...]:
-    """The lines of a message's own text that have orders, as (start, end) in characters. Cached."""
-    key = digest(message.raw, reader.key)
-    found = FOUND.get(key)
-    if found is None:
-        found = tuple(_lines_with_orders(message.own_text(), reader))
-        FOUND.put(key, found, 100 + 32 * len(found))
-    return found
+class Said(msgspec.Struct, frozen=True, gc=False):
+    """What a message says. `orders`: the lines of its own text that have orders, as (start, end) in characters, if the
+    user speaks in it. `changes`: whether it is short and has signs that something is otherwise now."""
+
+    orders: tuple[Span, ...] = ()
+    changes: bool = False
 
 
-def has_signs(message: Message, reader: SignReader, most: int) -> bool:
-    """Whether a message of at most `most` characters has signs. Cached."""
-    if len(message.raw) > 2 * most:
-        return False
-    key = digest(message.raw, reader.key)
-    found = FOUND.get(key)
-    if found is None:
-        text = message.own_text()
-        found = tuple(islice(reader.clauses(text), 1)) if len(text) <= most else ()
-        FOUND.put(key, found, 100 + 32 * len(found))
-    return bool(found)
+NOTHING = Said()
+
+
+class TurnReader:
+    """Reads each message once for all signs. What was read is cached."""
+
+    def __init__(self, orders: Sequence[Signs], reversals: Sequence[Signs]) -> None:
+        self._orders, self._reversals = SignReader(orders), SignReader(reversals)
+        self._said: Mapping[bool, Bounded[bytes | int, Said]] = {  # by whether the user speaks
+            True: Bounded(CACHED, CACHED_BYTES),
+            False: Bounded(CACHED, CACHED_BYTES),
+        }
+
+    def read(self, message: Message) -> Said:
+        """What a message says. Most have no word of any sign: their text is not even decoded."""
+        raw, asks = message.raw, message.kind is Kind.USER
+        size = len(raw)
+        if size > 2 * SHORT and not asks:
+            return NOTHING
+        key = raw if size <= OWN_KEY else digest(raw)
+        found = self._said[asks].get(key)
+        if found is None:
+            words = words_in(raw)
+            orders = asks and self._orders.may_be_in(words)
+            changes = size <= 2 * SHORT and self._reversals.may_be_in(words)
+            found = self._read(message.own_text(), orders, changes) if orders or changes else NOTHING
+            self._said[asks].put(key, found, ENTRY + min(size, OWN_KEY) + SPAN * len(found.orders))
+        return found
+
+    def _read(self, text: str, orders: bool, changes: bool) -> Said:
+        lines = tuple(_lines_with_orders(text, self._orders)) if orders else ()
+        return Said(lines, changes and len(text) <= SHORT and any(True for _ in self._reversals.clauses(text)))
+
+
+@lru_cache(maxsize=READERS)
+def turn_reader(orders: tuple[Signs, ...], reversals: tuple[Signs, ...]) -> TurnReader:
+    """The reader of these signs. Cached."""
+    return TurnReader(orders, reversals)
 
 
 def _lines_with_orders(text: str, reader: SignReader) -> Iterator[Span]:

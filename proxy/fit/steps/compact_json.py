@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from proxy.fit.blocks import have_results
 from proxy.fit.relevance.results.tables import compacted, without_white_space
 from proxy.fit.relevance.text.memo import digest
 from proxy.model.bounded import Bounded
@@ -53,6 +54,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     which the tables come.
     """
     draft = draft.made()
+    if not have_results(draft.blocks):
+        return draft
     newest = draft.blocks[-1] if params.newest and draft.blocks else None
     forms = [
         [_forms(m) if m.answers else AS_IS for m in block.messages]

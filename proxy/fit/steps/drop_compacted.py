@@ -21,7 +21,7 @@ class Params:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft without the blocks that a compaction stands for; what is pinned stays. The same draft if there are
     none."""
-    newest = max((i for i, block in enumerate(draft.blocks) if any([m.compacts for m in block.messages])), default=0)
+    newest = max((i for i, block in enumerate(draft.blocks) for m in block.messages if m.compacts), default=0)
     before = [i for i in range(newest) if not draft.blocks[i].pinned]
     if not before:
         return draft

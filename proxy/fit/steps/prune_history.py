@@ -319,20 +319,21 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
 
 def _claimed(draft: Draft, facts: Facts) -> Claimed:
     """The blocks that are claimed: results from the block that claims them on, and what users typed."""
-    claims, room = facts.claims, room_for_claims(draft, facts)
+    claims = facts.claims
     if claims is None:
         return NO_CLAIMS
-    places = places_of(draft.blocks)
+    room = room_for_claims(draft, facts)
+    places = cache(lambda: places_of(draft.blocks))
 
     def size(place: int, claim: ResultClaim) -> Size:
         known = size_of(draft.blocks[place])
         return Size(known.whole, dict(draft.blocks[place].claimed).get(claim.since, known.least))
 
-    newest = [max([m.index for m in block.messages], default=-1) for block in draft.blocks]
-
     def typed(place: int) -> dict[int, int]:
-        standing = claims.standing(room, newest[place]).messages
-        return {places[i]: claim.tokens if claim.spans else 0 for i, claim in standing.items() if i in places}
+        newest = max([m.index for m in draft.blocks[place].messages], default=-1)
+        standing = claims.standing(room, newest).messages
+        known = places() if standing else {}
+        return {known[i]: claim.tokens if claim.spans else 0 for i, claim in standing.items() if i in known}
 
     return Claimed(raised_results(draft, facts, size), typed)
 
@@ -391,7 +392,9 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
 def _changes(draft: Draft, facts: Facts) -> set[int]:
     """The places of the blocks with signs of a change."""
     changes = facts.claims.changes() if facts.claims is not None else frozenset()
-    return {place for place, block in enumerate(draft.blocks) if any(m.index in changes for m in block.messages)}
+    if not changes:
+        return set()
+    return {place for place, block in enumerate(draft.blocks) if any([m.index in changes for m in block.messages])}
 
 
 def _news(draft: Draft, facts: Facts, scores: Sequence[float], room: float) -> dict[int, float]:
@@ -410,8 +413,10 @@ def _orders_now(draft: Draft, facts: Facts, kept: Collection[int]) -> dict[int, 
     claims = facts.claims
     if claims is None:
         return {}
-    places, room = places_of(draft.blocks), room_for_claims(draft, facts)
-    wanted = [claim for claim in claims.standing(room).messages.values() if claim.index in places]
+    room = room_for_claims(draft, facts)
+    standing = claims.standing(room).messages.values()
+    places = places_of(draft.blocks) if standing else {}
+    wanted = [claim for claim in standing if claim.index in places]
     left = ORDERS * room - sum(claim.tokens for claim in wanted if places[claim.index] in kept)
     found: dict[int, tuple[tuple[int, int], ...]] = {}
     for claim in wanted:

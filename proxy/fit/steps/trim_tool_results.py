@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.blocks import have_results
 from proxy.fit.claims.claims import raised_results
 from proxy.fit.less_reply import as_asked, with_less_reply
 from proxy.fit.relevance.history.replay import lasting
@@ -64,7 +65,7 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     that stay their room.
     """
     draft = draft.made()
-    if not any(block.has_results for block in draft.blocks):
+    if not have_results(draft.blocks):
         return draft
     lowered = with_less_reply(draft)
     made = _within_room(lowered, facts, params)

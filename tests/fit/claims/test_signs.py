@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.fit.claims.signs import sign_reader
+from proxy.fit.claims.signs import SignReader, words_in
 
-READER = sign_reader(load_rules(None).ladders["default"].conventions.orders)
+READER = SignReader(load_rules(None).ladders["default"].conventions.orders)
 
 ORDERS = [
     "Please sign every letter with my initials, never with my full name.",
@@ -94,3 +97,25 @@ def test_an_ordinary_sentence_with_such_words_has_none(text: str) -> None:
 )
 def test_what_is_quoted_gives_no_orders(text: str, orders: list[str] | None) -> None:
     assert found(text) == ([text] if orders is None else orders)
+
+
+def test_no_message_with_signs_is_passed_over_unread_however_its_json_is_written() -> None:
+    rng = random.Random(5)
+    conventions = load_rules(None).ladders["default"].conventions
+    readers = SignReader(conventions.orders), SignReader(conventions.reversals)
+    words = sorted({word for signs in (*conventions.orders, *conventions.reversals) for word in signs.words})
+    breaks = (" ", "\n", "\t", "\\", '"', "/", "\u2019", ". ", "\\n", "\r\n", "<b>", "_")
+    for _ in range(2000):
+        said = ORDERS[rng.randrange(len(ORDERS))] if rng.random() < 0.5 else " ".join(rng.choices(words, k=3))
+        text = "".join(rng.choice(breaks) + each for each in ("x", said, "y1"))
+        text = text.upper() if rng.random() < 0.2 else text
+        raw = json.dumps({"role": "user", "content": text}, ensure_ascii=rng.random() < 0.5).encode()
+        for reader in readers:
+            assert reader.may_be_in(words_in(raw)) or not list(reader.clauses(text))
+
+
+def test_of_a_message_without_such_words_the_json_tells() -> None:
+    raw = json.dumps({"role": "user", "content": 'The crane\n"lifts" C:\\ropes.'}).encode()
+    assert words_in(raw) == [b"role", b"user", b"content", b"the", b"crane", b"lifts", b"c", b"ropes"]
+    assert not READER.may_be_in(words_in(raw))
+    assert words_in("tät".encode()) is None and words_in(b"t\\u00e4t") is None

@@ -18,11 +18,11 @@ the same place. Cuts are cached, which only saves time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from heapq import heapify, heappop, heapreplace
 
-from proxy.fit.blocks import closings
+from proxy.fit.blocks import closings, have_results
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
 from proxy.fit.relevance.history.rooms import (
     NONE_RAISED,
@@ -116,8 +116,8 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
     only on the blocks up to that one. `claimed`: what cuts keep besides the lasting blocks. Linear time; cached cuts
     are not made again."""
     claimed = claimed or NO_CLAIMS
-    raises = claimed.results.raises
-    pins = lasting(blocks)
+    raises, bounds = claimed.results.raises, marks.bounds
+    pins, shrinks = lasting(blocks), have_results(blocks)
     first = [size_of(block) for block in blocks]
     sizes = list(first)
     numbers = _numbers(blocks, marks, pins, sizes, claimed)
@@ -132,7 +132,7 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
         raised({}, sizes, {target: size for target, size in raises[place].items() if target in given})
     used = marks.fixed + sum(live.values())
     for place in range(start, len(blocks)):
-        live[place] = arrival(sizes[place], used, marks.bounds) if before >= 0 else sizes[place].whole
+        live[place] = arrival(sizes[place], used, bounds) if before >= 0 else sizes[place].whole
         used += live[place]
         if place in raises:
             used += raised(live, sizes, raises[place])
@@ -144,12 +144,13 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
             for released in given - held:
                 sizes[released] = first[released]
             given &= held
-            costs = _lowered(blocks, live, pins | given, marks, sizes)
+            costs = _lowered(blocks, live, pins | given, marks, sizes) if shrinks else live
             if marks.fixed + sum(costs.values()) <= marks.room:
                 kept = Kept(costs, kept.worth, frozenset(given))
             else:
                 kept = _cut(seen, costs, pins, marks, brief, kept, _ordered(claimed.at(place), given))
-                kept = replace(_raised(blocks, kept, costs, marks, sizes), held=frozenset(given))
+                kept = _raised(blocks, kept, costs, marks, sizes) if shrinks else kept
+                kept = Kept(kept.costs, kept.worth, frozenset(given))
             CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
@@ -163,8 +164,9 @@ def _lowered(
     """The blocks with their results shortened, the oldest first, down to the lower mark or to their least. If that is
     not enough, the newest results get no more than they would beside others."""
     rooms = dict(live)
-    place, fresh = max(rooms), fresh_results(blocks, sorted(rooms))
-    user = max((p for p in rooms if blocks[p].user is not None), default=place)
+    order = sorted(rooms)
+    place, fresh = order[-1], fresh_results(blocks, order)
+    user = next((p for p in reversed(order) if blocks[p].user is not None), place)
     stays = marks.fixed + sum(cost for p, cost in rooms.items() if p in pins or p in (place, fresh, user))
     excess = marks.fixed + sum(rooms.values()) - lower_mark(marks.room, stays, marks.low)
     lower(rooms, [p for p in rooms if p < fresh], sizes, excess)
@@ -184,7 +186,7 @@ def _raised(blocks: Sequence[Block], kept: Kept, live: Mapping[int, int], marks:
         used += costs[fresh]
     for place in reversed(costs):
         more = live[place] - costs[place]
-        if blocks[place].has_results and 0 < more <= FILL * marks.low * marks.room - used:
+        if 0 < more <= FILL * marks.low * marks.room - used and blocks[place].has_results:
             costs[place] += more
             used += more
     return Kept(costs, kept.worth)
@@ -193,10 +195,12 @@ def _raised(blocks: Sequence[Block], kept: Kept, live: Mapping[int, int], marks:
 def lasting(blocks: Sequence[Block]) -> set[int]:
     """The indices of the blocks that every cut keeps: instructions, the first user message, and what the client pinned.
     Blocks that are pinned only because they are the last are excluded: they were not the last for earlier cuts."""
-    users = [i for i, block in enumerate(blocks) if block.user is not None]
-    last = {*users[-1:], len(blocks) - 1}
-    instructions = {i for i, block in enumerate(blocks) if block.messages[0].kind is Kind.INSTRUCTION}
-    return {i for i, block in enumerate(blocks) if block.pinned and i not in last} | {*users[:1]} | instructions
+    first = next((i for i, block in enumerate(blocks) if block.user is not None), -1)
+    last = next((i for i in range(len(blocks) - 1, first, -1) if blocks[i].user is not None), first)
+    found = [i for i, b in enumerate(blocks) if b.pinned or b.messages[0].kind is Kind.INSTRUCTION]
+    newest = (last, len(blocks) - 1)
+    lasting = {i for i in found if i not in newest or blocks[i].messages[0].kind is Kind.INSTRUCTION}
+    return lasting | {first} if first >= 0 else lasting
 
 
 def _ordered(typed: Mapping[int, int], results: Iterable[int]) -> dict[int, int]:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, MutableSequence, Sequence, Set
 from dataclasses import dataclass, field
 
+import msgspec
+
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft
 
@@ -20,8 +22,7 @@ DEPTH = 0.85  # of the lower mark, to which results are shortened: so cuts are f
 AFTER = 2  # blocks that may follow the newest results: an answer and the next question
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True, gc=False):
     """The tokens of a block as it came (`whole`), and the least that it may be shortened to."""
 
     whole: int
@@ -91,9 +92,11 @@ def lower(rooms: MutableMapping[int, int], places: Iterable[int], sizes: Sequenc
     for place in places:
         if excess <= 0:
             break
-        freed = max(0, min(excess, rooms[place] - sizes[place].least))
-        rooms[place] -= freed
-        excess -= freed
+        freed = rooms[place] - sizes[place].least
+        if freed > 0:
+            freed = min(excess, freed)
+            rooms[place] -= freed
+            excess -= freed
     return excess
 
 
@@ -109,7 +112,8 @@ class Bounds:
 
 def size_of(block: Block) -> Size:
     """The size of a block that may be shortened later."""
-    return Size(block.whole, block.tokens if block.later is None else block.least)
+    tokens = block.tokens
+    return Size(tokens, tokens) if block.later is None else Size(block.whole, block.least)
 
 
 def arrival(size: Size, used: int, bounds: Bounds) -> int:
@@ -118,6 +122,8 @@ def arrival(size: Size, used: int, bounds: Bounds) -> int:
 
     A claim on a result raises its room here. `used`: the tokens of all others.
     """
+    if size.least >= size.whole:
+        return size.whole
     free = int(bounds.low * bounds.room) - used
     return min(size.whole, max(size.least, int(ARRIVING * bounds.room), free))
 

@@ -140,12 +140,13 @@ def question_of(blocks: Sequence[Block]) -> Question | None:
 
     It depends on these blocks alone: of the same blocks it is always the same.
     """
-    users = [i for i, block in enumerate(blocks) if block.user is not None and block.user.index >= 0]
+    speaking = [(i, block.user) for i, block in enumerate(blocks)]
+    users = [i for i, user in speaking if user is not None and user.index >= 0]
     if not users:
         return None
     others = [block for i, block in enumerate(blocks) if i != users[-1]]
     documents: list[Document] = [tuple(map(read_in_part, block.messages)) for block in others]
-    index = acquire_index([*documents, *_pasted(blocks)])
+    index = acquire_index([*documents, *_pasted([user for _, user in speaking if user is not None])])
     found = Question(tuple(_clauses(blocks, users, index)), users[-1])
     release_index(index)
     return found
@@ -159,11 +160,11 @@ def read_in_part(message: Message) -> Reading:
     return read_message(message, OUTER if message.kind is Kind.USER else PASTED)
 
 
-def _pasted(blocks: Sequence[Block]) -> Iterator[Document]:
+def _pasted(users: Sequence[Message]) -> Iterator[Document]:
     """The passages of long texts that users pasted, but for the ends, where what they wrote themselves is. A question
     about a text agrees with a passage; as one document the text would contain every word."""
-    users = [block.user for block in blocks if block.user is not None and len(block.user.raw) > LONG]
-    texts = [text[OUTER:-OUTER] for user in users if user.index >= 0 and len(text := user.own_text()) > LONG]
+    long = [user for user in users if len(user.raw) > LONG and user.index >= 0]
+    texts = [text[OUTER:-OUTER] for user in long if len(text := user.own_text()) > LONG]
     step = sum(map(len, texts)) // PASTED + 1
     for text in texts:
         for passage in split(text)[1:-1:step]:

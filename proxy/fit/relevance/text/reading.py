@@ -75,13 +75,17 @@ def read_text(text: str) -> Reading:
 def read_message(message: Message, head: int | None = None) -> Reading:
     """The reading of a message: of its text (at most `head` characters, if given) and of the names and arguments of its
     calls."""
-    key = _key(message.raw) if head is None else digest(str(head), message.raw)
+    key: Key = message.raw
+    if head is not None:
+        key = digest(str(head), message.raw)
+    elif len(message.raw) > OWN_KEY:
+        key = digest("", message.raw)
     found = READ.get(key)
     return found if found is not None else _cached(_reading_of(key, message, head))
 
 
-def _key(read: bytes | str, kind: str = "") -> Key:
-    return read if len(read) <= OWN_KEY else digest(kind, read)
+def _key(text: str, kind: str) -> Key:
+    return text if len(text) <= OWN_KEY else digest(kind, text)
 
 
 def _cached(made: Reading) -> Reading:
@@ -103,8 +107,13 @@ def _reading_of(key: Key, message: Message, head: int | None) -> Reading:
 
 def speaker_of(text: str, name: str = "") -> str:
     """The speaker of a message in lower case: the name that the API gives, else that before a colon; may be empty."""
-    head = None if name else HEADING.match(text[:HEAD])
-    return (name or (head and head["who"]) or "").casefold()
+    return (name or _heading(text)[1]).casefold()
+
+
+def _heading(text: str) -> tuple[str, str]:
+    """The date and the speaker before a text, as written; each may be empty."""
+    head = HEADING.match(text[:HEAD])
+    return (head["when"] or "", head["who"] or "") if head else ("", "")
 
 
 def speakers_of(names: Sequence[str]) -> set[str]:
@@ -127,8 +136,7 @@ def reading(key: Key, text: str, name: str = "") -> Reading:
     if english >= KNOWN_ENGLISH * max(1, length):  # English queries have no stop words, and these are half the words
         significant = [token not in STOP_TOKENS for token in found]
         found, counts = tuple(compress(found, significant)), tuple(compress(counts, significant))
-    head = HEADING.match(text[:HEAD])
-    when = head["when"] if head else None
+    when, who = _heading(text)
     return Reading(
         key=key,
         tokens=found,
@@ -136,6 +144,6 @@ def reading(key: Key, text: str, name: str = "") -> Reading:
         length=length,
         english=english,
         names=names,
-        speaker=speaker_of(text, name),
+        speaker=(name or who).casefold(),
         day=first_date(when) if when else None,
     )

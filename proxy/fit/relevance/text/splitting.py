@@ -72,9 +72,11 @@ def pieces(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def count_tokens(found: Iterable[str]) -> Counter[str]:
+def count_tokens(found: Sequence[str]) -> Counter[str]:
     """The number of occurrences of each token, in order of first appearance. Counted in pieces, because one long call
     would hold the GIL."""
+    if len(found) <= PIECE:
+        return Counter(found)
     counts: Counter[str] = Counter()
     rest = iter(found)
     while piece := list(islice(rest, PIECE)):

@@ -145,7 +145,7 @@ def words_of(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
     """The number of occurrences of each word, from (token, occurrences), in order of first appearance."""
     words: dict[str, int] = {}
     for token, times in counts:
-        for word in parts(token):
+        for word in KNOWN[token][1]:
             words[word] = words.get(word, 0) + times
     return words
 

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.fit.claims.signs import sign_reader
+from proxy.fit.claims.signs import SignReader
 from proxy.fit.relevance.history.changes import LEAST, changing
 
-READER = sign_reader(load_rules(None).ladders["default"].conventions.reversals)
+READER = SignReader(load_rules(None).ladders["default"].conventions.reversals)
 
 
 def best(old: str, *later: str) -> list[int]:
