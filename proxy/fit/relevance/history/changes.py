@@ -33,7 +33,7 @@ WEEKDAY = re.compile(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b|\b\w+tag
 NUMERAL = re.compile(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty|thirty|forty|fifty|hundred)\b", re.I
 )
-PROPER = re.compile(r"(?<=[\w,;] )(?:[A-ZÀ-Þ][\w'-]+)|(?:Mrs?|Ms|Dr)\. [A-Z]\w+")
+PROPER = re.compile(r"(?<=[\w,;:] )(?:[A-ZÀ-Þ][\w'-]+)|(?:Mrs?|Ms|Dr)\. [A-Z]\w+")
 
 
 class _Values:
