@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -199,12 +200,12 @@ def truncated(body: Mapping[str, Any], window: int) -> dict[str, Any]:
     """The request that the model reads of one that is too long: whole messages go from the front, whether or not they
     answer each other; system messages and the last message stay."""
     told: Sequence[Any] = body["messages"]
-    for start in range(len(told)):
-        kept = [m for i, m in enumerate(told) if i >= start or m["role"] == "system"]
-        shorter = {**body, "messages": kept}
-        if _count(shorter) <= window:
-            break
-    return shorter
+
+    def shorter(start: int) -> dict[str, Any]:
+        return {**body, "messages": [m for i, m in enumerate(told) if i >= start or m["role"] == "system"]}
+
+    starts = range(len(told) - 1)  # the later the start, the fewer tokens
+    return shorter(bisect_left(starts, True, key=lambda start: _count(shorter(start)) <= window))
 
 
 def reply_to(body: Mapping[str, Any], prompt: int, text: str = "") -> Reply:

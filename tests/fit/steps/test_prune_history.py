@@ -80,8 +80,8 @@ def test_a_cut_frees_as_many_tokens_where_counts_are_estimates(share: float, rec
     freed = []
     for meter in (WordMeter(), WordMeter(margin=Margin(0, share))):
         CUT.clear()
-        told = [user("first"), *(part for i in range(400) for part in tool_round(f"c{i}", words(10)))]
-        drafts = [draft(told[:end], 6000, meter, max_tokens=100) for end in range(361, len(told) + 1, 2)]
+        told = [user("first"), *(part for i in range(240) for part in tool_round(f"c{i}", words(10)))]
+        drafts = [draft(told[:end], 3600, meter, max_tokens=100) for end in range(217, len(told) + 1, 2)]
         used = [apply(one, KNOWN, Params(recall=recall)).prompt for one in drafts]
         freed.append(max(before - after for before, after in pairwise(used)))
     assert abs(freed[0] - freed[1]) <= 4 * 27  # whole rounds
