@@ -79,7 +79,7 @@ def shorten_lines(
         claimed |= dict.fromkeys(heads)
         places = [place for place in places if place not in claimed and place not in torn]
     read = survey(lines, tokens, places)
-    order = in_order_of_value(read, values_of(read, query))
+    order = in_order_of_value(read, values_of(read, query), _seldom(read) if query.about_errors else 0.0)
     left = limit - NOTE * (total > 0) - sum([meter.text(texts[place]) + 1 for place in claimed])
     chosen = [*claimed, *(places[place] for place in _chosen(read, order, left, meter, gap, records))]
     if not any(lines[place].text.strip() for place in chosen):
@@ -158,11 +158,14 @@ def survey(lines: Sequence[Line], tokens: Sequence[Sequence[str]], places: Seque
     return Survey(read, places, found, said, names, troubles, shapes_of(found, said))
 
 
-def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
+def in_order_of_value(read: Survey, worth: Sequence[float], seldom: float = 0.0) -> Iterator[int]:
     """Yields the indices of the lines, the highest value for its length first.
 
     The more lines of its shape stand before it, the less a line is worth: the tenth entry of one kind in a log says
-    less than the first of another. Each identifier adds to the value of one line only, because the model needs it once.
+    less than the first of another. Of the worst trouble of a text it loses less, the more `seldom` that is (0 to 1):
+    who asks what went wrong wants to know each time that it did. Each identifier adds to the value of one line only,
+    because the model needs it once.
+
     Lazy greedy selection: values only fall, so a value is computed again only when it reaches the top of the heap. The
     values of lines of one shape with the same identifiers fall together, so only the best of them is in the heap.
     """
@@ -171,16 +174,18 @@ def in_order_of_value(read: Survey, worth: Sequence[float]) -> Iterator[int]:
     unit = NEW_NAME * (max(worth, default=0.0) or 1.0)
     seen: set[str] = set()
     times: Counter[Shape] = Counter()
+    worst = max(read.severities.values(), default=0)
 
     def value(place: int) -> float:
-        fresh: float = (1 + times[read.shapes[place]]) ** -ALIKE
+        alike = ALIKE * (1 - seldom) if read.severities.get(place) == worst else ALIKE
+        fresh: float = (1 + times[read.shapes[place]]) ** -alike
         own = worth[place] * (fresh if worth[place] > 0 else 1)
         return (own + unit * len(names[place] - seen)) / costs[place]
 
-    alike: dict[tuple[Shape, Set[str]], list[int]] = {}
+    groups: dict[tuple[Shape, Set[str]], list[int]] = {}
     for _, place in sorted((value(place), -place) for place in range(len(costs))):
-        alike.setdefault((read.shapes[-place], names[-place]), []).append(-place)
-    waiting = [(-value(places[-1]), places[-1], places) for places in alike.values()]
+        groups.setdefault((read.shapes[-place], names[-place]), []).append(-place)
+    waiting = [(-value(places[-1]), places[-1], places) for places in groups.values()]
     heapify(waiting)
     left = VALUES * len(costs)
     while waiting:
@@ -275,13 +280,19 @@ def _novelty(read: Survey, about_trouble: bool) -> list[float]:
     rare_worth = RARE_WORTH[about_trouble] + REPEATED * (1 - len(times) / max(1, len(rarities))) ** 2
     found = [rare_worth * rare for rare in rarities]
     worst = max(read.severities.values(), default=0)
-    told = sum([severity == worst for severity in read.severities.values()])
-    few = about_trouble * max(0.0, 1 - told / (SELDOM * max(1, len(rarities))))
+    few = about_trouble * _seldom(read)
     for place, severity in read.severities.items():
         worth = TROUBLE_WORTH[severity][about_trouble]
         raised = few * (TROUBLE_WORTH[ERROR][about_trouble] - worth) if severity == worst else 0.0
         found[place] += worth * (COMMONEST + (1 - COMMONEST) * rarities[place]) + raised
     return found
+
+
+def _seldom(read: Survey) -> float:
+    """How seldom the worst trouble of a text is: 1 for none, 0 from `SELDOM` of the lines on."""
+    worst = max(read.severities.values(), default=0)
+    told = sum([severity == worst for severity in read.severities.values()])
+    return max(0.0, 1 - told / (SELDOM * max(1, len(read.lines))))
 
 
 def render(lines: Sequence[Line], chosen: Sequence[int], call: ReadOn = NO_CALL) -> str:

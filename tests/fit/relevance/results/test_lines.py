@@ -80,6 +80,19 @@ def test_of_a_system_that_writes_no_levels_the_few_lines_with_words_of_trouble_s
         assert all(lines[place] in found for place in (90, 91, 300))
 
 
+def test_the_second_line_of_one_kind_of_seldom_trouble_stays_too_where_trouble_is_asked_for() -> None:
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    lines = [
+        f"{i} pump is open and "
+        + " ".join(f"{letters[(i * 7 + k) % 26]}{letters[i // 26]}{letters[k]}_part" for k in range(3))
+        for i in range(500)
+    ]  # three new names on every line
+    lines[300] = "300 saveDetail of one record fail, type = 40003"
+    lines[304] = "304 saveDetail of one record fail, type = 40005"
+    found = shortened("\n".join(lines), 900, "Did anything go wrong?").split("\n")
+    assert lines[300] in found and lines[304] in found
+
+
 def test_warnings_count_as_much_as_errors_where_nothing_worse_is_told() -> None:
     lines = [f"10:00:{i % 60:02} INFO worker {i} checked unknown part {i}" for i in range(300)]
     lines[150] = "10:02:30 WARNING the lock is held for long"
