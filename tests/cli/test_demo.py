@@ -56,7 +56,7 @@ def test_it_shows_400_straight_200_through_the_proxy_and_what_was_done(shown: st
         f"usage reported by the provider: {sent:,} prompt tokens",
     ):
         assert line in told
-    assert re.search(rf"\bprompt +7,793 +{sent:,} \d+ of 144 messages sent, 1 added", shown)
+    assert re.search(rf"\bprompt +7,793 +{sent:,} \d+ of 144 messages sent, 2 added", shown)
     assert max(map(len, shown.splitlines())) <= 80
 
 
