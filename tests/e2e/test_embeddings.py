@@ -77,11 +77,17 @@ async def arrives(script: Script, *headers: bytes, **environment: str) -> bytes:
         return got
 
 
-@pytest.mark.parametrize("ladder", [CHAT, []], ids=["chat", "default"])
-def test_what_means_what_the_question_asks_survives_only_with_embeddings(ladder: list[bytes]) -> None:
+def test_what_means_what_the_question_asks_survives_only_with_embeddings() -> None:
     async def check() -> None:
-        assert SECRET.encode() in await arrives(knows, *ladder, **SET)
-        assert SECRET.encode() not in await arrives(knows, *ladder)
+        assert SECRET.encode() in await arrives(knows, *CHAT, **SET)
+        assert SECRET.encode() not in await arrives(knows, *CHAT)
+
+    run(check())
+
+
+def test_it_survives_in_a_layout_that_holds_quotes_too() -> None:
+    async def check() -> None:  # without embeddings it may be held: words of the messages before the question are near
+        assert SECRET.encode() in await arrives(knows, **SET)
 
     run(check())
 
