@@ -110,7 +110,7 @@ def test_the_picture_of_a_request_that_is_too_long(capsys: pytest.CaptureFixture
         "before",
         "sent",
         "prune_history",
-        " of 144 messages sent, 1 added",
+        " of 144 messages sent, 2 added",
     ):
         assert told in out
 
@@ -492,7 +492,7 @@ def test_a_terminal_that_knows_ascii_alone_gets_a_picture(long: str) -> None:
         timeout=30,
     )
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b" of 144 messages sent, 1 added" in done.stdout
+    assert b" of 144 messages sent, 2 added" in done.stdout
 
 
 def test_the_simulator_sends_the_refusals_of_the_named_provider(capsys: pytest.CaptureFixture[str]) -> None:

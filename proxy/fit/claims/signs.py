@@ -16,6 +16,7 @@ ESCAPED = re.compile(rb"\\[^u]")  # in JSON: no letter, but one of a character b
 BREAKS = bytes(c if chr(c).isalpha() else ord(" ") for c in range(128)) + bytes(128)
 UNBROKEN = "\u2e80"  # the first character of scripts without blanks
 LONGEST = 600  # characters of a clause that is read
+MOST_RAW = 1 << 16  # bytes of a message whose words are found in its JSON: to replace escapes takes 60 bytes for each
 QUOTED = re.compile(
     r"```.*?(?:```|\Z)|^[ \t]*>.*$|<([a-z][\w-]*)[^<>]*>.*?</\1>"
     r"|\"[^\"\n]{12,}?\"|“[^”\n]{12,}?”|„[^“\n]{12,}?“|«[^»\n]{12,}?»|「[^」\n]{6,}?」",
@@ -90,6 +91,8 @@ class SignReader:
 
 def words_in(raw: bytes) -> list[bytes] | None:
     """The words of a message in JSON, in lower case, without decoding it: in a tenth of the time. None where they may
-    be others than those of its text: it is not ASCII."""
+    be others than those of its text, because it is not ASCII, and of a very long one."""
+    if len(raw) > MOST_RAW:
+        return None
     plain = ESCAPED.sub(b" ", raw) if b"\\" in raw else raw
     return plain.lower().translate(BREAKS).split() if plain.isascii() and b"\\" not in plain else None

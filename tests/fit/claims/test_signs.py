@@ -8,7 +8,7 @@ import random
 import pytest
 
 from proxy.config.rules import load_rules
-from proxy.fit.claims.signs import SignReader, words_in
+from proxy.fit.claims.signs import MOST_RAW, SignReader, words_in
 
 READER = SignReader(load_rules(None).ladders["default"].conventions.orders)
 
@@ -119,3 +119,4 @@ def test_of_a_message_without_such_words_the_json_tells() -> None:
     assert words_in(raw) == [b"role", b"user", b"content", b"the", b"crane", b"lifts", b"c", b"ropes"]
     assert not READER.may_be_in(words_in(raw))
     assert words_in("tät".encode()) is None and words_in(b"t\\u00e4t") is None
+    assert words_in(b"a " * MOST_RAW) is None
