@@ -119,13 +119,14 @@ class Claims:
 def _claimed(draft: Draft, facts: Facts, params: Params, first: Sequence[Size]) -> Claims:
     results: dict[str, ResultClaim] = {}
     leasts: dict[int, list[tuple[int, int]]] = {}
-    cap = _cap(draft, params)
+    cap, fresh, left = _cap(draft, params), newest_results(draft.blocks), _left_for_newest(draft)
 
     def size(place: int, claim: ResultClaim) -> Size:
         results[claim.call] = claim
         block, least = draft.blocks[place], first[place].least
         if least < block.tokens:
-            least = max(least, _capped(block, cap, params.cap_chars, draft.meter, results))
+            most = _capped(block, cap, params.cap_chars, draft.meter, results)
+            least = max(least, min(most, left) if place == fresh else most)
         leasts.setdefault(place, []).append((claim.since, least))
         return Size(block.tokens, least)
 
@@ -171,19 +172,24 @@ def _sizes(draft: Draft, params: Params) -> list[Size]:
     The newest results may get less than the cap where what is pinned leaves no more.
     """
     cap = _cap(draft, params)
-    blocks, fresh = draft.blocks, newest_results(draft.blocks)
+    blocks, fresh, left = draft.blocks, newest_results(draft.blocks), _left_for_newest(draft)
     left_whole = _left_whole(blocks, params.keep_newest)
-    pinned = draft.fixed + sum(b.tokens for i, b in enumerate(blocks) if b.pinned and i != fresh)
-    behind = sum(b.tokens for b in blocks[fresh + 1 :] if not b.pinned)
-    pinned += behind if behind <= BEHIND * (draft.room - pinned) else 0
     found: list[Size] = []
     for place, block in enumerate(blocks):
         least = block.tokens
         if block.has_results and place not in left_whole and (place == len(blocks) - 1 or not block.pinned):
             least = _capped(block, cap, params.cap_chars, draft.meter)
-            least = min(least, draft.room - pinned) if place == fresh else least
+            least = min(least, left) if place == fresh else least
         found.append(Size(block.tokens, least))
     return found
+
+
+def _left_for_newest(draft: Draft) -> int:
+    """The tokens that what is pinned, and a short answer behind them, leave for the newest results."""
+    blocks, fresh = draft.blocks, newest_results(draft.blocks)
+    pinned = draft.fixed + sum(b.tokens for i, b in enumerate(blocks) if b.pinned and i != fresh)
+    behind = sum(b.tokens for b in blocks[fresh + 1 :] if not b.pinned)
+    return draft.room - pinned - (behind if behind <= BEHIND * (draft.room - pinned) else 0)
 
 
 def _widest(draft: Draft) -> int:

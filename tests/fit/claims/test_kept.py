@@ -13,7 +13,7 @@ from proxy.config.rules import load_rules
 from proxy.fit.plan import plan
 from proxy.model.plan import Ladder, Plan
 from proxy.model.structs import replace
-from tests.makers import assistant, facts, prompt, system, tool_round, user
+from tests.makers import assistant, facts, prompt, system, tool_round, user, words
 
 LADDER, FIXED = (
     replace(load_rules(None).ladders[name], default_reserve=100, floor=50) for name in ("default", "agent")
@@ -106,6 +106,19 @@ def test_both_functions_that_an_edit_needs_are_whole() -> None:
     for name in ("f1", "f4"):
         assert f"def {name}_work(a):\n    {name}_one = a\n\n    return {name}_two" in sent(made)
     assert any("definition" in m.why for m in made.draft.messages)
+
+
+@pytest.mark.parametrize("window", range(1_400, 1_900, 100))
+def test_what_is_claimed_of_the_newest_result_takes_no_room_that_what_is_pinned_needs(window: int) -> None:
+    """Else later steps shorten what the user typed, or what was claimed."""
+    bodies = ["".join(f"    {words(6, f'k{i}y{j}x')}\n" for j in range(12)) for i in range(40)]
+    steps = [f"def step_{i}(a):\n{body}    return a" for i, body in enumerate(bodies)]
+    told = "\n\n".join(words(20, f"p{i}x") for i in range(33))
+    asks = user(f"Implement this: `step_3` must do what follows.\n\n{told}")
+    read_once = read("c", "\n\n\n".join(steps), "src/f.py")
+    made = plan(prompt([system("Be brief."), asks, *read_once]), LADDER, facts(window))
+    assert made.fits and [note.step for note in made.notes] == ["trim_tool_results"]
+    assert asks["content"] in sent(made) and "kept: named" in list(made.draft.messages)[-1].why
 
 
 def test_what_the_user_typed_in_a_run_stays() -> None:
