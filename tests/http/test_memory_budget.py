@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from random import Random
 
 import pytest
@@ -282,14 +283,16 @@ def test_workers_share_it_and_one_that_is_killed_gives_its_share_back() -> None:
 
 
 def test_who_waits_at_another_worker_goes_first() -> None:
+    ready, tell = os.pipe()
+
     async def check() -> None:
-        budget = Budget(TOTAL, 2)
+        # A thousandth of the time passes: however long the other worker is kept from a busy processor, none overtakes.
+        budget = Budget(TOTAL, 2, lambda: time.monotonic() / 1000)
         (large,) = held(budget, HALF)
         pid = os.fork()
         if not pid:
             os._exit(asyncio.run(elsewhere(budget)))
-        while not budget.waiting:
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(os.read, ready, 1) == b"1" and budget.waiting
         mine = asyncio.create_task(budget.room().wait(HALF))
         await asyncio.sleep(0)
         large.release()
@@ -299,7 +302,10 @@ def test_who_waits_at_another_worker_goes_first() -> None:
     async def elsewhere(budget: Budget) -> int:
         budget.serve_as(1)
         room = budget.room()
-        assert await room.wait(HALF)
+        waits = asyncio.create_task(room.wait(HALF))
+        await asyncio.sleep(0)
+        os.write(tell, b"1")
+        assert await waits
         await asyncio.sleep(0.1)
         waits_behind = budget.waiting == 1
         room.release()
