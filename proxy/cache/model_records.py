@@ -180,7 +180,7 @@ class ModelRecords:
     def version(self) -> tuple[int, float] | None:
         """Another value after whatever may have changed what is learned of any model. None while refusals may have
         proved a limit: that ends with time."""
-        if self._limits.records.filled or self._intervals.records.filled or self._conversations.filled:
+        if self._limited:
             return None
         changes = self._calibrations.version + self._consensus.version + self._invalidations.version
         return changes, self._local_invalidations.latest
@@ -240,9 +240,7 @@ class ModelRecords:
 
     def has_tenant_records(self, model: str) -> bool:
         """Whether tenants of a model may get different results. If not, the tenant need not be determined."""
-        if self._limits.records.filled or self._intervals.records.filled or self._conversations.filled:
-            return True
-        return self.has_corrections(model)
+        return self._limited or self.has_corrections(model)
 
     @property
     def has_proofs(self) -> bool:

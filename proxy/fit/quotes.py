@@ -77,9 +77,10 @@ def with_quotes(
     quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
     before, claims = draft, {quote.block: _why(quote.score) for quote in quotes if quote.score >= NEWS}
     if held.again(_chosen_blocks(quotes, needs, room), blocks):
-        draft, kept = _with_held(draft, blocks, kept, held)
-        quotes, needs = _without(quotes, needs, held.places)
-        room = draft.room - draft.prompt
+        holding, moved = _with_held(draft, blocks, kept, held)
+        if (left := holding.room - holding.prompt) >= 0:
+            draft, kept, room = holding, moved, left
+            quotes, needs = _without(quotes, needs, held.places)
     block, told, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):

@@ -137,8 +137,7 @@ class RequestContext(msgspec.Struct):
             return False
         if scanned.controls is not NOTHING_ASKED or scanned.left_out or self.record.unmoved[0]:
             return True
-        planned = self.planned
-        return planned is not None and (planned.refusing or (planned.prompt is not None and self._is_uncounted()))
+        return self._is_uncounted() or self._is_refusing
 
     @property
     def _is_refusing(self) -> bool:

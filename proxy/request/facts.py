@@ -51,7 +51,7 @@ class ResolvedModel:
     counted_as: int
 
 
-class Near(msgspec.Struct, frozen=True, gc=False):
+class Remembered(msgspec.Struct, frozen=True, gc=False):
     """What usage taught about a model's counts for a tenant, as it holds for bodies of at most `most` bytes: at one
     `version` of the records, and while it was known that the upstream checks keys, or was not (`keyed`)."""
 
@@ -115,12 +115,12 @@ class Knowledge:
     _cuts: Bounded[tuple[str, bytes], SilentTruncation] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _warned: Bounded[str, bool] = field(default_factory=lambda: Bounded(MOST_MODELS))
     _models: Bounded[str, ResolvedModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
-    _near: Bounded[tuple[str, bytes], Near] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _remembered: Bounded[tuple[str, bytes], Remembered] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def with_rules(self, windows: Windows, families: Families) -> Knowledge:
         """The same knowledge under other rules, with what was learned of models."""
         models: Bounded[str, ResolvedModel] = Bounded(MOST_MODELS)
-        return replace(self, windows=windows, families=families, _models=models, _near=Bounded(MOST_MODELS))
+        return replace(self, windows=windows, families=families, _models=models, _remembered=Bounded(MOST_MODELS))
 
     def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window, from what is known now and what was `learned`; a guess if nothing is known."""
@@ -173,17 +173,17 @@ class Knowledge:
         media = self.media.known(tenant, model) if self.media.filled and tenant else None
         return learned if media is None else replace(learned, media=media)
 
-    def learned_near(self, model: str, tenant: bytes, size: int) -> LearnedLimits | None:
+    def remembered(self, model: str, tenant: bytes, size: int) -> LearnedLimits | None:
         """The same for a body of `size` bytes, where only the usage of prompts like it taught something, as mostly;
         else None. It costs a look-up."""
         version = self.cache.records_version()
         if version is None or self.cache.shared or self.media.filled:
             return None
-        found, keyed = self._near.get((model, tenant)), self.keys.checked
+        found, keyed = self._remembered.get((model, tenant)), self.keys.checked
         if found is None or found.version != version or found.keyed is not keyed:
             learned = self.learned(model, tenant)
-            near = Near(version, keyed, learned.at(0), BYTES_PER_TOKEN * learned.nearest)
-            found = self._near.put((model, tenant), near)
+            made = Remembered(version, keyed, learned.at(0), BYTES_PER_TOKEN * learned.nearest)
+            found = self._remembered.put((model, tenant), made)
         return found.learned if size <= found.most else None
 
     def _limits(self, model: str, tenant: bytes, digests: Sequence[int]) -> LearnedLimits:

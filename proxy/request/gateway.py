@@ -269,8 +269,9 @@ class Gateway:
         if record.trace is not None:
             record.trace.answered(answer.status)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
-        told = answer.status in REFUSING or self.extra_calls is not None or len(received.body) > SMALL
-        if told and record.upstream in ("", DEFAULT):  # only there a client's own key is used
+        # Most answers say nothing of keys: they are no refusal, and their bodies take little memory.
+        teaches = answer.status in REFUSING or self.extra_calls is not None or len(received.body) > SMALL
+        if teaches and record.upstream in ("", DEFAULT):  # only there a client's own key is used
             self._record_key(headers, answer.status, len(received.body))
         if context.scanned is None or context.scanned.ladder is None or not received.may_change:
             return Attempt(answer)

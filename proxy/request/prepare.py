@@ -155,7 +155,7 @@ class Planner:
         if scan.compacts or context.received.path in context.received.api.compact_paths:
             ladder, lore = compacting(ladder), ()
         tenant = self.knowledge.tenant(context.received.headers, scan.model, ladder.models)
-        found = self.knowledge.learned_near(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
+        found = self.knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
         learned = found or NOTHING_LEARNED
         ready = Scanned(plain, scan, controls, ladder, lore, tenant, learned, left_out=scanned.left_out)
         return ready, ladder, found is not None

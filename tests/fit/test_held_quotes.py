@@ -54,6 +54,15 @@ def test_between_two_cuts_quotes_stay_where_they_were_put_and_the_prompt_begins_
     assert len(stays) > 12 and sum(stays) > 0.6 * len(stays)
 
 
+@pytest.mark.parametrize("recall", [0.05, 0.1, 0.3])
+def test_what_is_held_takes_no_more_than_is_left(recall: float) -> None:
+    """A rule may leave quotes less room than those that are held take."""
+    for turns in range(1, 12):
+        told = draft(talk(2 * turns + 1), 1000, max_tokens=20)
+        made = apply(told, facts(1000), Params(recall=recall, layout="stable"))
+        assert isinstance(made, Draft) and made.excess <= 0
+
+
 def test_nothing_is_quoted_twice() -> None:
     for turns in range(20, 40):
         quoting = [text for text in sent(turns) if text.startswith(HEADING)]

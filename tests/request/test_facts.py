@@ -342,28 +342,28 @@ def test_what_is_remembered_of_a_tenants_counts_is_what_was_learned(events: list
                 one.cache.record_sample(model, tenant, Shape.TEXT, pair, one.families.find(model).start, tenant)
         for model in MODELS:
             for tenant in TENANTS:
-                found = one.learned_near(model, tenant, size)
+                found = one.remembered(model, tenant, size)
                 assert found in (None, one.learned_for(one.learned(model, tenant), model, size))
-                assert (one.learned_near(model, tenant, 0) is None) is proved
+                assert (one.remembered(model, tenant, 0) is None) is proved
 
 
 def test_what_callers_agree_on_counts_as_soon_as_the_upstream_is_known_to_check_keys() -> None:
     one = knowledge()
     for number in range(10):
         count_as(one.cache, MODELS[0], b"caller %d" % number, 1.5, VOTE, votes=True)
-    assert one.learned_near(MODELS[0], TENANT, 0) is NOTHING_LEARNED
+    assert one.remembered(MODELS[0], TENANT, 0) is NOTHING_LEARNED
     one.keys.refused = True
-    found = one.learned_near(MODELS[0], TENANT, 0)
+    found = one.remembered(MODELS[0], TENANT, 0)
     assert found is not None and counts_as(found.correction, 1.5)
 
 
 def test_what_one_worker_forgets_no_other_one_remembers() -> None:
     one = knowledge()
     count_as(one.cache, MODELS[0], TENANT, 1.51, 6)
-    found = one.learned_near(MODELS[0], TENANT, 0)
-    assert found is not None and found.correction is not None and one.learned_near(MODELS[0], TENANT, 0) is found
+    found = one.remembered(MODELS[0], TENANT, 0)
+    assert found is not None and found.correction is not None and one.remembered(MODELS[0], TENANT, 0) is found
     one.cache._records._local_invalidations.set(MODELS[0], time.time() + 1)  # as another worker does
-    assert one.learned_near(MODELS[0], TENANT, 0) is NOTHING_LEARNED
+    assert one.remembered(MODELS[0], TENANT, 0) is NOTHING_LEARNED
 
 
 def test_who_asks_is_looked_at_where_counts_of_its_model_were_corrected() -> None:

@@ -74,8 +74,9 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
 
 def _within_room(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with its results shortened to its room, or to what a lower reply limit leaves."""
-    first = _sizes(draft, params)
-    claimed = _claimed(draft, facts, params, first)
+    left = _left_for_newest(draft)
+    first = _sizes(draft, params, left)
+    claimed = _claimed(draft, facts, params, first, left)
     sizes = [_last(claimed, place, size) for place, size in enumerate(first)]
     always = lasting(draft.blocks)
     for room in dict.fromkeys((draft.room, _widest(draft))):
@@ -116,10 +117,11 @@ class Claims:
     places: Raised
 
 
-def _claimed(draft: Draft, facts: Facts, params: Params, first: Sequence[Size]) -> Claims:
+def _claimed(draft: Draft, facts: Facts, params: Params, first: Sequence[Size], left: int) -> Claims:
+    """What is claimed of results. Of the newest no more than is `left` for it."""
     results: dict[str, ResultClaim] = {}
     leasts: dict[int, list[tuple[int, int]]] = {}
-    cap, fresh, left = _cap(draft, params), newest_results(draft.blocks), _left_for_newest(draft)
+    cap, fresh = _cap(draft, params), newest_results(draft.blocks)
 
     def size(place: int, claim: ResultClaim) -> Size:
         results[claim.call] = claim
@@ -166,13 +168,13 @@ def _cap(draft: Draft, params: Params) -> int:
     return min(params.cap_tokens, max(int(SHARE * draft.room), int(OF_CAP * params.cap_tokens)))
 
 
-def _sizes(draft: Draft, params: Params) -> list[Size]:
+def _sizes(draft: Draft, params: Params, left: int) -> list[Size]:
     """What each block takes as it came, and the least that it may be shortened to where nothing of it is claimed.
 
-    The newest results may get less than the cap where what is pinned leaves no more.
+    The newest results may get less than the cap: no more than is `left` for them.
     """
     cap = _cap(draft, params)
-    blocks, fresh, left = draft.blocks, newest_results(draft.blocks), _left_for_newest(draft)
+    blocks, fresh = draft.blocks, newest_results(draft.blocks)
     left_whole = _left_whole(blocks, params.keep_newest)
     found: list[Size] = []
     for place, block in enumerate(blocks):
