@@ -148,4 +148,8 @@ def _add(series: Series, group: Group, outcomes: Sequence[Outcome], events: Sequ
         if metric.value is None:
             add((*base, *common), (len(outcomes),))
         else:
-            add((*base, *common), [v for v in map(metric.value, outcomes) if v is not None])
+            values = map(metric.value, outcomes)
+            if metric.buckets or metric.newest:
+                add((*base, *common), [value for value in values if value is not None])
+            elif total := sum(filter(None, values)):  # the sum of a counter's values needs no list of them
+                add((*base, *common), (total,))

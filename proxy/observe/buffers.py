@@ -5,7 +5,7 @@ They are independent of metrics and of the library.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
 Labels = tuple[str, ...]
@@ -59,8 +59,17 @@ class HistogramBuffer:
             cell = self.cells[labels] = self._empty.copy()
         cell[-1] += sum(values)
         bounds = self._bounds
-        for value in values:
-            cell[bisect_left(bounds, value)] += 1
+        if len(values) < len(bounds):
+            for value in values:
+                cell[bisect_left(bounds, value)] += 1
+            return
+        ordered, below = sorted(values), 0  # a search for each bound: fewer than one for each value
+        for place, bound in enumerate(bounds):
+            found = bisect_right(ordered, bound, below)
+            if found != below:
+                cell[place] += found - below
+                below = found
+        cell[len(bounds)] += len(ordered) - below
 
 
 class NewestBuffer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.fit.money import DEFAULT_CACHE, Bill, Prices, bill, is_unchanged, used
+from proxy.fit.money import DEFAULT_CACHE, Bill, Prices, PromptCache, bill, is_unchanged, used
 from proxy.model.outcome import FIRST, KEPT, MOVED, UNFITTED, Outcome, Usage
 from proxy.observe.buffers import Labels
 from proxy.observe.outcome_metrics import OTHER, Group, Metric
@@ -115,26 +115,30 @@ class Costs:
         sent = self.prices(group.key.model_sent or group.key.model)
         trust = self._trust.setdefault(group.sent, Trust())
         cache = DEFAULT_CACHE if sent is None else sent.cache
-        for outcome in outcomes:
-            if outcome.repeated is not None:
-                moved = outcome.repeated.prefix == MOVED
-                expected = cache.expected(outcome.repeated, outcome.repeated.sent, moved=moved)
-                self._add_repeated(group, outcome, expected, trust)
+        repeated = [outcome for outcome in outcomes if outcome.repeated is not None]
+        if repeated:
+            self._add_repeated(group, repeated, cache, trust)
         if sent is None:
             self._count(PRICED, group.asked, ("unpriced",), len(outcomes))
         else:
             self._add_prices(group, sent)
             self._add_bills(group, outcomes, sent, trust.share)
 
-    def _add_repeated(self, group: Group, o: Outcome, expected: int, trust: Trust) -> None:
-        assert o.repeated is not None
-        if o.repeated.prefix:
-            self._count(CUTS, group.asked, (o.repeated.prefix,), 1)
-        self._count(REPEATED, group.sent, (), expected)
-        if o.usage is not None and o.usage.prompt:
-            trust.expected += expected
-            trust.reported += min(o.usage.cached, expected)
-            self._count(CACHE_ERROR, group.sent, (), (expected - o.usage.cached) / o.usage.prompt)
+    def _add_repeated(self, group: Group, outcomes: Sequence[Outcome], cache: PromptCache, trust: Trust) -> None:
+        all_expected, errors = 0, []
+        for outcome in outcomes:
+            repeated, usage = outcome.repeated, outcome.usage
+            assert repeated is not None
+            expected = cache.expected(repeated, repeated.sent, moved=repeated.prefix == MOVED)
+            all_expected += expected
+            if repeated.prefix:
+                self._count(CUTS, group.asked, (repeated.prefix,), 1)
+            if usage is not None and usage.prompt:
+                trust.expected += expected
+                trust.reported += min(usage.cached, expected)
+                errors.append((expected - usage.cached) / usage.prompt)
+        self._count(REPEATED, group.sent, (), all_expected)
+        self.series[CACHE_ERROR.name].buffer.add(group.sent, errors)
 
     def _add_prices(self, group: Group, prices: Prices) -> None:
         for kind, price in zip(KINDS, prices.rates, strict=True):

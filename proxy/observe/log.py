@@ -137,15 +137,15 @@ class _Record(msgspec.Struct, omit_defaults=True):
 def json_line(o: Outcome, at: float) -> str:
     """The line of an outcome as JSON, with its newline; `at` is the time in seconds since 1970."""
     record = _Record(
-        round(at, 3),
+        _rounded(at, 1000),
         o.endpoint,
         o.path,
         o.result,
         o.status,
         o.stream,
         o.attempts,
-        round(1000 * o.own_seconds, 2),
-        round(1000 * o.upstream_seconds, 1),
+        _rounded(1000 * o.own_seconds, 100),
+        _rounded(1000 * o.upstream_seconds, 10),
         o.mode,
         o.ladder,
         printable(o.model),
@@ -157,10 +157,10 @@ def json_line(o: Outcome, at: float) -> str:
         o.reply_sent,
         o.messages_in,
         o.messages_sent,
-        _steps(o.notes),
+        _steps(o.notes) if o.notes else "",
         o.quality,
-        _steps(o.planned),
-        ", ".join(o.refusals),
+        _steps(o.planned) if o.planned else "",
+        ", ".join(o.refusals) if o.refusals else "",
         o.usage.prompt if o.usage else None,
         o.extra_calls,
         o.extra_tokens,
@@ -173,9 +173,14 @@ def json_line(o: Outcome, at: float) -> str:
         o.upstream,
         o.unmoved,
         o.unplanned,
-        _kept(o),
+        _kept(o) if o.kept else "",
     )
     return _ENCODER.encode(record).decode() + "\n"
+
+
+def _rounded(number: float, parts: int) -> float:
+    """A number of at least 0 in whole `parts` of one; takes a third of what `round` takes."""
+    return int(number * parts + 0.5) / parts
 
 
 def lost_json(count: int) -> str:

@@ -23,6 +23,15 @@ def test_a_value_counts_under_the_first_bound_that_it_does_not_pass() -> None:
     assert spreads.cells == {("x",): [2, 2, 1, 12.0], ("y",): [0, 0, 1, 2.5]}
 
 
+def test_many_values_at_once_fall_where_each_alone_falls() -> None:
+    values = [-1.0, 0.0, 0.5, 1.0, 1.0, 1.5, 2.0, 3.0, 9.0, 9.0, 1.0000001]
+    together, alone = HistogramBuffer((0.0, 1.0, 2.0, 5.0)), HistogramBuffer((0.0, 1.0, 2.0, 5.0))
+    together.add((), values)
+    for value in values:
+        alone.add((), (value,))
+    assert together.cells == {(): [2, 3, 3, 1, 2, sum(values)]} == alone.cells
+
+
 def test_a_level_tells_of_each_change() -> None:
     told: list[int] = []
     gauge = Gauge(lambda: told.append(gauge.value))
