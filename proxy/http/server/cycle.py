@@ -169,8 +169,8 @@ class Cycle:
 
     def feed_data(self, body: bytes) -> None:
         """Buffers received bytes of the body. Pauses reading above the limit."""
-        parts = self._body_parts
-        if not parts or len(body) >= MIN_PART:
+        parts, size = self._body_parts, len(body)
+        if not parts or size >= MIN_PART:
             parts.append(body)
         elif type(parts[-1]) is bytearray:
             parts[-1] += body
@@ -179,11 +179,11 @@ class Cycle:
                 self._yield()
         else:
             parts.append(bytearray(body))
-        self.received += len(body)
-        self._unread_bytes += len(body)
-        if self._grow is not None and not self._grow(self._unread_bytes):
+        self.received += size
+        self._unread_bytes = unread = self._unread_bytes + size
+        if self._grow is not None and not self._grow(unread):
             self._grow, self._unread_limit = None, -1
-        if self._unread_bytes > self._unread_limit:
+        if unread > self._unread_limit:
             self.flow.pause_reading()
             self._announce()
         elif not self._reads_whole:
@@ -230,8 +230,9 @@ class Cycle:
 
     def _take_parts(self) -> bytes:
         parts, self._body_parts, self._unread_bytes = self._body_parts, [], 0
-        first = parts[0] if parts else b""
-        return first if len(parts) <= 1 and type(first) is bytes else b"".join(parts)
+        if len(parts) == 1 and type(parts[0]) is bytes:
+            return parts[0]
+        return b"".join(parts)
 
     async def receive(self) -> Any:
         """Returns the next ASGI message: `http.request` or `http.disconnect`. Sends 100 Continue first if it is due."""

@@ -80,6 +80,7 @@ ERROR_HEAD = (
 ASGI = {"version": "3.0", "spec_version": "2.3"}
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and options of Connection
+CHECKED = frozenset((b"transfer-encoding", b"expect"))  # headers that decide how the body is received
 
 BAD_REQUEST = ClientError(400, "This is not a valid HTTP request.", code="bad_request")
 HEAD_TOO_LARGE = ClientError(
@@ -209,8 +210,8 @@ class Protocol(asyncio.Protocol):
         self.flow: Flow
         self.cycle: Cycle | None = None  # of the newest request
         self._parser = self._new_parser()
-        self._server: tuple[str, int] | None = None
         self._client: tuple[str, int] | None = None
+        self._scope: dict[str, Any] = {}  # what the scopes of all requests have in common
         self.pipeline: deque[Cycle] = deque()  # pipelined requests queued behind `_current`, the oldest last
         self._headers: list[Header] = []
         self._expects_continue = False
@@ -244,8 +245,15 @@ class Protocol(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.flow = Flow(self.transport)
         self.port.connections.add(self)
-        self._server = _address(transport.get_extra_info("sockname"))
         self._client = _address(transport.get_extra_info("peername"))
+        self._scope = {
+            "type": "http",
+            "asgi": ASGI,
+            "server": _address(transport.get_extra_info("sockname")),
+            "client": self._client,
+            "scheme": "http",
+            "root_path": "",
+        }
         self._start_head_timer()
         if self.port.per_address and self._client is not None and not self.port.open_from(self._client[0]):
             self.transport.abort()
@@ -369,10 +377,7 @@ class Protocol(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Collects a header, or a trailer after the body."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._expects_continue = True
-        self._headers.append((name, value))
+        self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """Validates the complete head, then passes the request to the application or rejects it."""
@@ -385,16 +390,9 @@ class Protocol(asyncio.Protocol):
         too_large = self._framing_bytes > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self._headers) > MAX_HEAD
         if too_large or len(self._headers) > MAX_HEADERS:
             raise self._rejection(HEAD_TOO_LARGE)
-        hosts = 0
-        for name, value in self._headers:
-            if name == b"host":
-                hosts += 1
-                if value != self._host:
-                    self._check_host(value)
-            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._rejection(CODING_NOT_SUPPORTED)  # the upstream would get the body without this header
-        if hosts != 1 and (hosts or self._version != "1.0"):
-            raise self._rejection(INVALID_HOST)
+        names = dict(self._headers)
+        if names.get(b"host") != self._host or len(names) != len(self._headers) or not CHECKED.isdisjoint(names):
+            self._check_headers()
         if self._parser.should_upgrade():
             if not self._is_handshake():
                 self._replayed_head = self._head_without_upgrade()
@@ -414,6 +412,19 @@ class Protocol(asyncio.Protocol):
             raise self._rejection(VERSION_NOT_SUPPORTED)
         self._version = "1.0" if minor == "0" else "1.1"
 
+    def _check_headers(self) -> None:
+        hosts = 0
+        for name, value in self._headers:
+            if name == b"host":
+                hosts += 1
+                self._check_host(value)
+            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
+                raise self._rejection(CODING_NOT_SUPPORTED)  # the upstream would get the body without this header
+            elif name == b"expect" and value.lower() == b"100-continue":
+                self._expects_continue = True
+        if hosts != 1 and (hosts or self._version != "1.0"):
+            raise self._rejection(INVALID_HOST)
+
     def _check_host(self, value: bytes) -> None:
         if not HOST.fullmatch(value):
             raise self._rejection(INVALID_HOST)
@@ -421,32 +432,21 @@ class Protocol(asyncio.Protocol):
 
     def _receive_request(self) -> None:
         """Starts the application for the request, or queues the request behind the running one."""
-        version = self._version
-        url = self._url
+        version, url, parser, state = self._version, self._url, self._parser, self.port.state
         path, raw_path, query = _parse_target_cached(url) if len(url) <= SHORT_TARGET else _parse_target(url)
         scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": ASGI,
+            **self._scope,
             "http_version": version,
-            "server": self._server,
-            "client": self._client,
-            "scheme": "http",
-            "root_path": "",
             "headers": self._headers,
-            "state": self.port.state.copy(),
-            "method": self._parser.get_method().decode("ascii"),
+            "state": state.copy(),
+            "method": parser.get_method().decode("ascii"),
             "path": path,
             "raw_path": raw_path,
             "query_string": query,
-            "plimsoll.target": self._url,
+            "plimsoll.target": url,
         }
         before = self.cycle
-        keep_alive = (
-            version != "1.0"
-            and not self._upgrading
-            and self._parser.should_keep_alive()
-            and "draining" not in self.port.state
-        )
+        keep_alive = version != "1.0" and not self._upgrading and parser.should_keep_alive() and "draining" not in state
         self.cycle = cycle = scope["plimsoll.cycle"] = Cycle(
             scope,
             self.transport,
