@@ -21,7 +21,7 @@ from proxy.errors import not_found, wrong_method
 from proxy.http.relay import Receive, Scope, Send, send_error
 from proxy.model.api import Api
 from proxy.model.structs import replace
-from proxy.request.model_records import Learning, is_loopback
+from proxy.request.learned_endpoint import Learning, is_loopback
 from proxy.request.passthrough import ALLOWED
 from proxy.services import Services
 from proxy.wire.paths import deployment_of, one_path

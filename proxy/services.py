@@ -25,7 +25,7 @@ from proxy.config.settings import SETTINGS, Settings
 from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
 from proxy.fit.alternation import NAME as ALTERNATION
-from proxy.fit.pieces import NAME as SPLIT
+from proxy.fit.split_inputs import NAME as SPLIT
 from proxy.http.memory_budget import Budget
 from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome

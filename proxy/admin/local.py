@@ -19,7 +19,7 @@ from proxy.observe.metrics import Metrics
 from proxy.observe.recent import ORDINARY, Kept, Recent
 from proxy.request.gateway import Gateway
 from proxy.request.inspect import Inspecting
-from proxy.request.model_records import learned_everywhere
+from proxy.request.learned_endpoint import learned_everywhere
 from proxy.request.routes import Routes
 from proxy.request.shown import BodyTexts, PlannedTexts
 from proxy.wire.breakdown import as_figures
@@ -130,10 +130,10 @@ class Local:
             view.model for cache in (served.cache, *self._others().values()) for view in cache.proofs()
         )
         names |= dict.fromkeys(kept.outcome.model for kept in self.recent.since() if kept.outcome.model)
-        told = (
+        records = (
             learned_everywhere(served.cache, self._others(), families, name) for name in islice(names, 4 * MAX_LEARNED)
         )
-        return list(islice((one for one in told if one["limits"] or one["counts"]), MAX_LEARNED))
+        return list(islice((one for one in records if one["limits"] or one["counts"]), MAX_LEARNED))
 
     def _others(self) -> dict[str, Cache]:
         backends = () if self._served.routes is None else self._served.routes.backends.values()
@@ -141,6 +141,6 @@ class Local:
 
     def _forget(self, question: Question) -> dict[str, Any]:
         served, model = self._served, question["model"]
-        told = learned_everywhere(served.cache, self._others(), served.rules.families, model)
+        records = learned_everywhere(served.cache, self._others(), served.rules.families, model)
         served.cache.forget(model)
-        return told
+        return records

@@ -350,8 +350,8 @@ def unpack(payload: bytes) -> Calibration | None:
 def pack_votes(consensus: Consensus) -> bytes:
     """A consensus as msgpack: figures and keyed digests, at most 4 KB."""
     both = (consensus.text, consensus.tools)
-    told = [{who: (v.offset, v.ratio, v.taught, v.count) for who, v in votes.items()} for votes in both]
-    return msgspec.msgpack.encode(told)
+    rows = [{who: (v.offset, v.ratio, v.taught, v.count) for who, v in votes.items()} for votes in both]
+    return msgspec.msgpack.encode(rows)
 
 
 def unpack_votes(payload: bytes) -> Consensus | None:

@@ -27,7 +27,7 @@ from proxy.replay.engine import Options, Result, results
 from proxy.replay.files import Source, files_of
 from proxy.replay.html import page
 from proxy.replay.order import in_order
-from proxy.replay.planning import Column
+from proxy.replay.plan_worker import Column
 from proxy.replay.report import MOST_SHOWN, Replay, report
 
 MAX_COLUMNS = 8

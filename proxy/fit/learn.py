@@ -59,11 +59,11 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     if refusal.bounds == BODY:
         refusal = Refusal(refusal.rule)  # its figures are bytes
     if refusal.bounds == ROLES:
-        told = facts.window.alternates is not None or alternation.alternates(sent.messages)
-        return None if told else apply_learned(facts, replace(facts.learned, alternates=True))
+        is_known = facts.window.alternates is not None or alternation.alternates(sent.messages)
+        return None if is_known else apply_learned(facts, replace(facts.learned, alternates=True))
     if refusal.bounds == REASONING:
-        told = facts.window.binds is not None or not _was_changed(sent)
-        return None if told else apply_learned(facts, replace(facts.learned, binds=True))
+        is_known = facts.window.binds is not None or not _was_changed(sent)
+        return None if is_known else apply_learned(facts, replace(facts.learned, binds=True))
     if sent.window.separate and refusal.completion:  # it counts the reply after all
         return apply_learned(facts, replace(facts.learned, shared=True))
     if refusal.bounds in (TOGETHER, INPUTS):
@@ -209,10 +209,10 @@ def _less(facts: Facts, sent: Draft) -> int:
     return max(shrunk, facts.answered) if facts.answered < size else shrunk
 
 
-def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *, opaque: bool) -> LearnedLimits:
+def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, stated: Window, *, opaque: bool) -> LearnedLimits:
     """What a refusal of `sent` proves for later requests of the same caller.
 
-    `after`: all that was learned from the refusal. `told`: the model's stated window. `opaque`: the prompt has parts
+    `after`: all that was learned from the refusal. `stated`: the model's stated window. `opaque`: the prompt has parts
     that cannot be counted reliably.
     """
     refusal = _of_inputs(sent, refusal)
@@ -230,8 +230,8 @@ def proven(sent: Draft, refusal: Refusal, after: LearnedLimits, told: Window, *,
     proved = NOTHING_LEARNED
     if limit is not None and limit > 0 and _over(sent, true, limit):
         if refusal.bounds == INPUT:
-            proved = replace(proved, max_input=None if limit == told.max_input else limit)
-        elif limit != told.tokens or told.guessed:
+            proved = replace(proved, max_input=None if limit == stated.max_input else limit)
+        elif limit != stated.tokens or stated.guessed:
             proved = replace(proved, window=limit)
     if true is not None and not opaque and true + _reply(sent) >= (limit or sent.window.tokens):
         most = PLAUSIBLE[sent.meter.quality]

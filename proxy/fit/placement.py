@@ -23,8 +23,8 @@ def in_place(before: Draft, after: Draft) -> Draft:
     wrong = messages[0].format.misplaced(messages)
     if not wrong:
         return after
-    told = list(before.messages)
-    theirs = {told[place].index for place in told[0].format.misplaced(told)}
+    messages = list(before.messages)
+    theirs = {messages[place].index for place in messages[0].format.misplaced(messages)}
     gone = {messages[place].index for place in wrong} - theirs - after.pins
     return _without(after, gone) if gone else after
 

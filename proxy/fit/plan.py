@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from proxy.fit import alternation, binding, placement, stored_ids
-from proxy.fit import pieces as split
+from proxy.fit import split_inputs as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.attribution import attributed
 from proxy.fit.blocks import group
 from proxy.fit.claims import stubs
 from proxy.fit.claims.claims import ConversationClaims, room_for_claims
 from proxy.fit.claims.reasons import reasoned
-from proxy.fit.provider_count import KIND, as_told, is_near
+from proxy.fit.provider_count import KIND, counted_by_provider, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
 from proxy.model.conversation import Block, Message, Prompt
@@ -42,10 +42,12 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
         return _in_pieces(Plan(first, first, trusting=True))
     if facts.counter and is_near(first):
         return Plan(first, first, want=Want(KIND, KIND, CountRequest(prompt, first)))
-    if facts.whole is not None:
-        whole = as_told(start(prompt, ladder, replace(facts, meter=facts.whole)), facts.told)
+    if facts.provider_meter is not None:
+        whole = counted_by_provider(
+            start(prompt, ladder, replace(facts, meter=facts.provider_meter)), facts.provider_count
+        )
         if whole.excess <= 0:
-            first, facts = whole, replace(facts, meter=facts.whole)
+            first, facts = whole, replace(facts, meter=facts.provider_meter)
     unknown = unknown_tokens(facts.meter, prompt.messages) if prompt.opaque and not facts.assuming else 0
     if unknown:
         return _by_what_is_shown(prompt, ladder, facts, first, unknown)

@@ -42,14 +42,16 @@ def with_count(facts: Facts, request: CountRequest, tokens: int) -> Facts:
     ratio = tokens / request.draft.prompt
     stepped = math.ceil(ratio / RATIO_STEP - 1e-9) * RATIO_STEP
     whole = facts.meter.counted(ratio, WHOLE_MARGIN)
-    return replace(facts, counter=False, told=tokens, whole=whole, meter=facts.meter.counted(stepped))
+    return replace(
+        facts, counter=False, provider_count=tokens, provider_meter=whole, meter=facts.meter.counted(stepped)
+    )
 
 
-def as_told(draft: Draft, tokens: int) -> Draft:
+def counted_by_provider(draft: Draft, tokens: int) -> Draft:
     """The draft of what the client sent with the upstream's count. Its parts are rounded, so their sum differs."""
     return replace(draft, prompt=tokens, rounding=tokens - draft.prompt)
 
 
 def without_count(facts: Facts) -> Facts:
     """The facts for a request that the upstream has refused: its own count of the prompt was wrong, or is no bound."""
-    return replace(facts, counter=False, told=0, whole=None)
+    return replace(facts, counter=False, provider_count=0, provider_meter=None)

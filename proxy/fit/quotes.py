@@ -81,7 +81,7 @@ def with_quotes(
         if (left := holding.room - holding.prompt) >= 0:
             draft, kept, room = holding, moved, left
             quotes, needs = _without(quotes, needs, held.places)
-    block, told, goal = None, list[_Quote](), room
+    block, quoted, goal = None, list[_Quote](), room
     whole = cache(lambda place: said(blocks[place], speakers))
     for _ in range(TRIES):
         chosen = choose_turns([q.score for q in quotes], [q.cost for q in quotes], goal, exchange=0, closing=needs)
@@ -90,7 +90,7 @@ def with_quotes(
         found, stay = fitting(draft, texts, room)
         if found is None or (block is not None and found.tokens <= block.tokens):
             break
-        block, told = found, [wanted[k] for k in stay]
+        block, quoted = found, [wanted[k] for k in stay]
         if len(chosen) == len(quotes) or len(stay) < len(wanted) or block.tokens >= FULL * room:
             break
         goal += room - block.tokens
@@ -99,7 +99,7 @@ def with_quotes(
     at = kept[question.place]
     there = () if draft is before else held.places
     why = {m.index: claims.get(place, HELD) for place in there for m in blocks[place].messages}
-    why |= {m.index: _why(quote.score) for quote in reversed(told) for m in blocks[quote.block].messages}
+    why |= {m.index: _why(quote.score) for quote in reversed(quoted) for m in blocks[quote.block].messages}
     drops = tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops)
     quoting = [] if block is None else [block]
     return replace(draft.with_blocks([*draft.blocks[:at], *quoting, *draft.blocks[at:]]), drops=drops)

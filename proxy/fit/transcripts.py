@@ -13,7 +13,7 @@ LONGEST = 16  # characters of a token at most: bounds the text that is counted f
 
 def transcript(block: Block) -> str:
     """A block as text, one paragraph per message; empty if no message is readable."""
-    return "\n\n".join(told for message in block.messages if (told := _told(message)))
+    return "\n\n".join(text for message in block.messages if (text := _text(message)))
 
 
 def packed(texts: Iterable[str], room: int, meter: Meter) -> list[str]:
@@ -40,7 +40,7 @@ def _cut(text: str, room: int, meter: Meter) -> Iterable[str]:
         text = text[len(head) :]
 
 
-def _told(message: Message) -> str:
+def _text(message: Message) -> str:
     """A message as one line. Results and a user's text in the same message get separate lines."""
     parts = message.parts()
     if message.kind is Kind.RESULT or not message.answers:

@@ -18,7 +18,7 @@ def ignore(message: str, **figures: object) -> None:
 
 class RateLimitedEvent:
     """Reports an event at most once in `seconds`. A report has the number of occurrences omitted since the last one
-    (`untold`)."""
+    (`suppressed`)."""
 
     __slots__ = ("_after", "_clock", "_event", "_message", "_omitted", "_seconds")
 
@@ -38,5 +38,5 @@ class RateLimitedEvent:
         if now < self._after:
             self._omitted += 1
             return
-        self._event(self._message, **figures, **({"untold": self._omitted} if self._omitted else {}))
+        self._event(self._message, **figures, **({"suppressed": self._omitted} if self._omitted else {}))
         self._after, self._omitted = now + self._seconds, 0

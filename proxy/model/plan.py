@@ -49,9 +49,10 @@ class Facts:
     """The input of planning besides the draft. A step that lacks knowledge returns a `Want`.
 
     `knowledge`: answers to earlier wants, by key. `original`: the draft of what the client sent; `plan` sets it.
-    `counter`: the upstream counts prompts on request, and may be asked once. `told`: the tokens of what the client sent
-    as the upstream counted them (0: it did not), and `whole` a meter of that count. `answered`: after a refusal, the
-    largest size that the upstream answered before, in tokens; `refused`: the smallest that it refused since (0: none).
+    `counter`: the upstream counts prompts on request, and may be asked once. `provider_count`: the tokens of what the
+    client sent as the upstream counted them (0: it did not), and `provider_meter` a meter of that count. `answered`:
+    after a refusal, the largest size that the upstream answered before, in tokens; `refused`: the smallest that it
+    refused since (0: none).
     `assuming`: since a refusal, parts of unknown cost count as what they usually cost.
     `claims`: what of the conversation the work needs next; `plan` sets it.
     """
@@ -63,8 +64,8 @@ class Facts:
     learned: LearnedLimits = NOTHING_LEARNED
     original: Draft | None = None
     counter: bool = False
-    told: int = 0
-    whole: Meter | None = None
+    provider_count: int = 0
+    provider_meter: Meter | None = None
     answered: int = 0
     refused: int = 0
     assuming: bool = False

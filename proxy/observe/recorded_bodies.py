@@ -1,7 +1,7 @@
 """Bodies as a recording has them: without keys, without content-encoding, as JSON of one line.
 
 Clients send the same text again and again: a conversation grows at its end. What is known of a body's beginning is
-neither searched for keys nor compressed again: the file gets the gzip member of then.
+neither searched for keys nor compressed again: the file gets the gzip member that was made before.
 """
 
 from __future__ import annotations

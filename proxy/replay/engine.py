@@ -23,7 +23,7 @@ import msgspec
 from proxy.config.settings import Settings
 from proxy.model.structs import replace
 from proxy.replay.order import Placed
-from proxy.replay.planning import Column, Cut, Planned, Planning
+from proxy.replay.plan_worker import Column, Cut, Planned, Planning
 
 CHUNK_REQUESTS, CHUNK_BYTES = 64, 2 << 20
 AHEAD = 3  # chunks on the way for each worker

@@ -10,7 +10,7 @@ from typing import Any
 from proxy import __version__
 from proxy.replay.engine import Result
 from proxy.replay.order import Coverage
-from proxy.replay.planning import Column, Cut
+from proxy.replay.plan_worker import Column, Cut
 from proxy.replay.sums import Errors, FiguresOnly, PricesOf, StepSums, Sums, Tally
 
 MOST_SHOWN = 20  # rows of a table

@@ -18,7 +18,7 @@ from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
 from proxy.observe.costs import Trust
 from proxy.replay.engine import Result, is_among
-from proxy.replay.planning import Cut, Planned
+from proxy.replay.plan_worker import Cut, Planned
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.values import MAX_NAME
 

@@ -13,7 +13,7 @@ from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.figures import Figures
 from proxy.request.stages import Answered
-from proxy.tokens.usage import truncated
+from proxy.tokens.truncation import truncated
 from proxy.upstreams.internal_client import tenant_of, voter_of
 
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.

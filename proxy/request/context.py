@@ -15,7 +15,7 @@ from proxy.request.figures import Figures, figures_of
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Counted, Planned, Received, Record, Scanned
 from proxy.tokens.meter import unit_of
-from proxy.tokens.usage import truncated
+from proxy.tokens.truncation import truncated
 from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.controls import NOTHING_ASKED
 from proxy.wire.headers import request_id

@@ -26,7 +26,7 @@ from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
 from proxy.tokens.meter import is_noise, meter_for, sample_of
-from proxy.tokens.usage import SilentTruncation
+from proxy.tokens.truncation import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.key_checks import KeyChecks
 from proxy.upstreams.loaded_models import LoadedModels

@@ -48,12 +48,12 @@ from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import CLIENT_LEFT, passthrough
-from proxy.request.pieces import PieceSender
 from proxy.request.prepare import Planner
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
 from proxy.request.reporting import Reporter
 from proxy.request.routes import Routes, no_upstreams
 from proxy.request.shown import Keeping
+from proxy.request.split_requests import PieceSender
 from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.request.tracing import Tracer
 from proxy.request.web_pages import WebPages

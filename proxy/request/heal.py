@@ -65,8 +65,8 @@ class Healer:
         moved = draft.model != prompt.model
         waits = prompt.managed or sent.plan.trusting
         if prompt.opaque and sent.facts is not None:
-            told, draft = after_refusal(sent.facts, draft, refusal)
-            sent = replace(sent, facts=replace(sent.facts, assuming=True) if moved else told)
+            less, draft = after_refusal(sent.facts, draft, refusal)
+            sent = replace(sent, facts=replace(sent.facts, assuming=True) if moved else less)
         knowledge = self.knowledge.of(draft.model, received.api.name) if moved else self.knowledge
         if scanned.probing and len(record.refusals) <= 1:
             knowledge.cache.probe_refused(draft.model, scanned.tenant)

@@ -19,7 +19,7 @@ from proxy.model.structs import replace
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
-from proxy.request.model_records import ASKED, is_token, learned_of, no_token
+from proxy.request.learned_endpoint import ASKED, is_token, learned_of, no_token
 from proxy.request.prepare import Planner, check_too_long
 from proxy.request.routes import Routes
 from proxy.request.stages import Received
@@ -79,12 +79,12 @@ class Inspecting:
     async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
         context = _context(api, body, headers, room)
-        return await _told(context, self._report(context))
+        return await _or_client_error(context, self._report(context))
 
     async def planned(self, api: Api, body: bytes, headers: Headers) -> RequestContext:
         """The stages of a body, with the plan that `plan_of` shows. Raises as `plan_of`."""
         context = _context(api, body, headers, None)
-        await _told(context, self._plan(context))
+        await _or_client_error(context, self._plan(context))
         return context
 
     async def _plan(self, context: RequestContext) -> Backing:
@@ -117,8 +117,8 @@ class Inspecting:
         body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
         if (silent := received.api.without_truncation) is not None:
             await planner.tell_to_refuse(context, silent)
-            told = context.planned
-            body = told.payload if told is not None and told.refusing else body
+            planned = context.planned
+            body = planned.payload if planned is not None and planned.refusing else body
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
         report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
         where = {} if self.routes is None else {"upstream": self.routes.target(context).name}
@@ -132,7 +132,7 @@ def _context(api: Api, body: bytes, headers: Headers, room: Room | None) -> Requ
     return RequestContext(received, room=room)
 
 
-async def _told(context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
+async def _or_client_error(context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work. Raises `ClientError` for a body that is not understood, and for a bug of ours."""
     try:
         return await work

@@ -278,8 +278,8 @@ class Planner:
         if not plan.changed:
             return await self.plans.to_send(received.api, scanned, planned, _unchanged(received, scanned))
         if ladder.models and planned.facts is not None:
-            told = planned.facts.candidates, ladder, self.knowledge, received.api.name, received.headers
-            record.unmoved = why_unmoved(plan, *told)
+            about = planned.facts.candidates, ladder, self.knowledge, received.api.name, received.headers
+            record.unmoved = why_unmoved(plan, *about)
         record.result = "fitted"
         began = time.perf_counter()
         rendered = await self.plans.rendered(received.api, scanned, planned)

@@ -129,8 +129,8 @@ class RefusalDetector:
 
 def _size_of(headers: Sequence[Header]) -> int:
     """The bytes of a request's body, as its client said; 0 if it did not."""
-    told = value_of(headers, b"content-length") or b""
-    return int(told) if told.isdigit() else 0
+    length = value_of(headers, b"content-length") or b""
+    return int(length) if length.isdigit() else 0
 
 
 def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:

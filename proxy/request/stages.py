@@ -181,8 +181,8 @@ class Record(msgspec.Struct):
     @property
     def is_plain(self) -> bool:
         """Whether nothing happened to it but that it was sent: no refusal, no step, no count, no trace."""
-        told = self.refusals or self.cost or self.trace or self.phases or self.upstream or self.unplanned
-        return not (told or self.unmoved[0] or self.unmoved[1])
+        marked = self.refusals or self.cost or self.trace or self.phases or self.upstream or self.unplanned
+        return not (marked or self.unmoved[0] or self.unmoved[1])
 
     def attempt(self) -> None:
         """The request is about to be sent to the upstream."""

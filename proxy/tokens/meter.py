@@ -21,7 +21,7 @@ from proxy.tokens.families import ASSUMED_MARGIN, BUILT_IN, EXACT_MARGIN, Famili
 from proxy.tokens.formats import FORMATS, BodyFormat
 from proxy.tokens.messages import text_of_raw
 from proxy.tokens.request_overhead import PARTS
-from proxy.tokens.usage import MIN_USAGE
+from proxy.tokens.truncation import MIN_USAGE
 
 RawMessage = tuple[str, bytes]  # role and JSON object
 NOTHING = LearnedLimits()
@@ -154,7 +154,7 @@ class RequestMeter:
     known: Callable[[int], int | None] | None = None
     shape: Shape = Shape.TEXT
     offset: int = 0
-    told: bool = False  # the upstream counted this prompt
+    provider_counted: bool = False  # the upstream counted this prompt
     stated: Margin | None = None
     rate: float = 1.0
     allowance: int = 0
@@ -163,7 +163,7 @@ class RequestMeter:
     def quality(self) -> Quality:
         """Exact if encoding and recipe are the model's own; calibrated if only the encoding is, or if usage, a refusal
         or the upstream's own count corrected the counts; else estimated."""
-        if self.told:
+        if self.provider_counted:
             return Quality.CALIBRATED
         family, correction = self.counting.family, self.correction
         if family.ratio is None:
@@ -272,7 +272,7 @@ class RequestMeter:
 
     def _more(self, message: Message) -> int:
         """Tokens that a message costs more than with the usual costs of its media."""
-        if self.told or (self.known is None and self.rate == 1.0):
+        if self.provider_counted or (self.known is None and self.rate == 1.0):
             return 0
         unit = self.counting.rules.unit * self.factor
         usual = sum(tokens for _, tokens in self._usual(message))
@@ -280,7 +280,7 @@ class RequestMeter:
 
     def media(self, messages: Sequence[Message]) -> tuple[Medium, ...]:
         """The parts of messages whose cost the body does not show. Empty if the upstream counted this prompt."""
-        if self.told or not self.prompt.opaque:
+        if self.provider_counted or not self.prompt.opaque:
             return ()
         return tuple([self._medium(*part) for message in messages for part in self._usual(message)])
 
@@ -360,7 +360,7 @@ class RequestMeter:
         """A meter with counts `ratio` times as large, because the upstream counted this prompt. `margin` replaces that
         of its quality."""
         offset = round(self.offset * ratio)
-        return replace(self, factor=self.factor * ratio, offset=offset, told=True, stated=margin)
+        return replace(self, factor=self.factor * ratio, offset=offset, provider_counted=True, stated=margin)
 
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its key and the bytes that the cost depends on. Without messages:

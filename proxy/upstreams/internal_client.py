@@ -203,13 +203,13 @@ def _network(address: str) -> str:
 def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:
     found = [h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))]
     if len(found) == 1:  # as mostly
-        told = _told(*found[0])
+        lines = _encoded(*found[0])
     else:
-        told = b"".join([_told(*header) for header in sorted(found)])
-    return blake2b(told, digest_size=16).digest()
+        lines = b"".join([_encoded(*header) for header in sorted(found)])
+    return blake2b(lines, digest_size=16).digest()
 
 
-def _told(name: bytes, value: bytes) -> bytes:
+def _encoded(name: bytes, value: bytes) -> bytes:
     return b"%d:%b%d:%b" % (len(name), name, len(value), value)
 
 

@@ -32,7 +32,7 @@ from proxy.fit.prompt_cache import PrefixStore
 from proxy.replay.engine import Options, results
 from proxy.replay.files import Source, files_of
 from proxy.replay.order import Coverage, Placed, in_order
-from proxy.replay.planning import Column, Planned
+from proxy.replay.plan_worker import Column, Planned
 from proxy.replay.report import Replay
 from proxy.replay.sums import Errors, cache_of
 from tests.bench.arguments import existing

@@ -15,7 +15,7 @@ from proxy.cli.main import main
 from proxy.cli.replay import columns_of, notes
 from proxy.errors import ConfigError
 from proxy.model.outcome import Usage
-from proxy.replay.planning import Column
+from proxy.replay.plan_worker import Column
 from tests.cli.test_main import clean, ended
 from tests.replay.recordings import chat, logged
 from tests.replay.test_report import reported

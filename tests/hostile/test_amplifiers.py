@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.request.pieces import AT_ONCE
+from proxy.request.split_requests import AT_ONCE
 from tests.hostile.harness import eventually, running, upstream
 from tests.hostile.raw import Wire, post
 from tests.recorder import Peer, Request, answer

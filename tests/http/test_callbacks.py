@@ -18,4 +18,4 @@ def test_a_frequent_event_is_reported_at_intervals_with_how_many_were_left_out()
     assert events == [("full", {"size": 0})]
     now += 10
     happened(size=3)
-    assert events[1:] == [("full", {"size": 3, "untold": 2})]
+    assert events[1:] == [("full", {"size": 3, "suppressed": 2})]

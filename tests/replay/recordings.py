@@ -10,7 +10,7 @@ from proxy.config.settings import Settings, read_settings
 from proxy.model.outcome import Usage
 from proxy.replay.engine import Options, Result, results
 from proxy.replay.order import Placed
-from proxy.replay.planning import Column
+from proxy.replay.plan_worker import Column
 from proxy.replay.recorded import Recorded
 from tests.makers import assistant, user, words
 

@@ -10,7 +10,7 @@ import pytest
 from proxy.replay import engine
 from proxy.replay.engine import DIED, Options, Result, Workers, is_among, results
 from proxy.replay.order import Placed
-from proxy.replay.planning import Column, Planned
+from proxy.replay.plan_worker import Column, Planned
 from proxy.replay.recorded import Figures, Recorded
 from tests.replay.recordings import chat, placed, run, settings
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from proxy.model.outcome import Usage
-from proxy.replay.planning import Column
+from proxy.replay.plan_worker import Column
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.report import Replay, report
 from proxy.replay.sums import PricesOf

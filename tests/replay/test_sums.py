@@ -12,7 +12,7 @@ from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.replay.engine import Result
 from proxy.replay.order import Placed
-from proxy.replay.planning import Cut, Planned, Step
+from proxy.replay.plan_worker import Cut, Planned, Step
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally
 from proxy.replay.values import MAX_NAME

@@ -92,9 +92,9 @@ def parse(
             raise NotUnderstood("it has no model or no messages")
         raws = RAW_LIST.decode(head[MESSAGES])
         first = _first(head) if known is None else known.seen.count
-        told = [_message(raw, i, whole) for i, raw in enumerate(raws, first) if i >= start]
+        messages = [_message(raw, i, whole) for i, raw in enumerate(raws, first) if i >= start]
         if has_system(head.get(SYSTEM, NULL)):
-            told.insert(0, _system(head[SYSTEM], whole))
+            messages.insert(0, _system(head[SYSTEM], whole))
         model = name_of(msgspec.json.decode(head["model"], type=str))
         limit = token_limit(_NUMBER.decode(head.get(LIMIT, NULL)))
     except UNREADABLE as error:
@@ -105,7 +105,7 @@ def parse(
     fields = copied(head, whole, view_of(MESSAGES, body))
     return Prompt(
         model=model,
-        messages=tuple(told),
+        messages=tuple(messages),
         head=fields,
         ask=limit,
         ask_field=LIMIT,

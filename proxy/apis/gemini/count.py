@@ -30,8 +30,8 @@ def body(model: str, head: Mapping[str, bytes]) -> bytes:
     except UNREADABLE:
         raise NotCountable("it cannot be decoded") from None
     request: dict[str, Any] = {"model": "models/" + model.rpartition("/")[2], "contents": _contents(messages)}
-    if told := [part for m in messages if m.get("role") in INSTRUCTIONS for part in _parts(m.get("content"))]:
-        request["systemInstruction"] = {"parts": told}
+    if instructions := [part for m in messages if m.get("role") in INSTRUCTIONS for part in _parts(m.get("content"))]:
+        request["systemInstruction"] = {"parts": instructions}
     if tools:
         request["tools"] = [{"functionDeclarations": [_declaration(tool) for tool in tools]}]
     return msgspec.json.encode({"generateContentRequest": request})

@@ -70,7 +70,7 @@ def parse(
         if MESSAGES not in head or "model" not in head:
             raise NotUnderstood("it has no model or no messages")
         raws = RAW_LIST.decode(head[MESSAGES])
-        told = _messages(raws[start:], start if known is None else known.seen.count, whole)
+        messages = _messages(raws[start:], start if known is None else known.seen.count, whole)
         model = name_of(msgspec.json.decode(head["model"], type=str))
         limit = reply_limit(head)
     except UNREADABLE as error:
@@ -82,7 +82,7 @@ def parse(
     fields = copied(head, whole, view_of(MESSAGES, body))
     return Prompt(
         model=model,
-        messages=told,
+        messages=messages,
         head=fields,
         ask=limit,
         ask_field=LIMIT_FIELD,

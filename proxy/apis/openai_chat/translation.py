@@ -134,8 +134,8 @@ def provider_message(text: str) -> str:
             found = msgspec.json.decode(text[begins : ends + 1].encode())
         except msgspec.MsgspecError:
             found = None
-        told = found.get("error", found) if isinstance(found, dict) else None
-        message = told.get("message") if isinstance(told, dict) else None
+        error = found.get("error", found) if isinstance(found, dict) else None
+        message = error.get("message") if isinstance(error, dict) else None
         if isinstance(message, str):
             return message
     return text

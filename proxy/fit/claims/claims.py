@@ -90,7 +90,7 @@ class ConversationClaims:
         self._meter = meter
         self._standing: dict[tuple[int, int | None], Standing] = {}
         self._made: dict[int, tuple[ResultClaim, ...]] = {}
-        self._told: dict[str, bool] = {}
+        self._in_results: dict[str, bool] = {}
         self._folded: dict[int, str] = {}  # by the identity of results of `_all`
 
     def standing(self, room: int, upto: int | None = None) -> Standing:
@@ -239,7 +239,7 @@ class ConversationClaims:
     def _claim_before(self, message: Message, names: Names, results: Sequence[Result], made: _OfTurn) -> None:
         """Claims of the results before a turn."""
         read = sorted(results, key=lambda r: (self._is_named(r, names), r.index), reverse=True)
-        wanted = dict.fromkeys(filter(self._is_told, names.definitions))
+        wanted = dict.fromkeys(filter(self._is_in_results, names.definitions))
         defined = set[str]()
         for result in read if wanted else ():
             texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
@@ -252,7 +252,7 @@ class ConversationClaims:
             newest = next((r for r in read if _reads(r, path)), None)
             if newest is not None and newest.call.path not in defined:
                 made.put(path, self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text)))
-        for ident in filter(self._is_told, names.ids):
+        for ident in filter(self._is_in_results, names.ids):
             having = [r for r in results if ident in r.text]
             made.times[ident] = len(having)
             if 0 < len(having) <= RARE:
@@ -261,14 +261,16 @@ class ConversationClaims:
     def _claim_after(self, message: Message, names: Names, result: Result, made: _OfTurn) -> None:
         """Claims of one result that came after the turn."""
         is_named = self._is_named(result, names)
-        wanted = [name for name in names.definitions if self._is_told(name) and (is_named or name not in made.of_path)]
+        wanted = [
+            name for name in names.definitions if self._is_in_results(name) and (is_named or name not in made.of_path)
+        ]
         texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
         for name, text in texts.items():
             made.put(name, self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,)), is_named)
         for path in names.paths if not texts else ():
             if _reads(result, path):
                 made.put(path, self._claim(result, message, Reason.NAMED, self._meter.text(result.text)))
-        for ident in filter(self._is_told, names.ids):
+        for ident in filter(self._is_in_results, names.ids):
             if ident in result.text:
                 made.times[ident] += 1
                 made.end(Reason.NAMED, ident, result.index)
@@ -291,11 +293,11 @@ class ConversationClaims:
         since = max(message.index, result.index)
         return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids, message.index)
 
-    def _is_told(self, name: str) -> bool:
+    def _is_in_results(self, name: str) -> bool:
         """Whether any result has this name, in its own case or in lower case. Each name is searched for once."""
-        found = self._told.get(name)
+        found = self._in_results.get(name)
         if found is None:
-            found = self._told[name] = name in self._texts[0] or name in self._texts[1]
+            found = self._in_results[name] = name in self._texts[0] or name in self._texts[1]
         return found
 
     @cached_property
@@ -321,14 +323,14 @@ class ConversationClaims:
         reader, found = turn_reader(self._conventions.orders, self._conventions.reversals), []
         for message in reversed(self._users):
             spans = () if message.answers else reader.read(message).orders
-            if spans and text_of(message, self._conventions) and not self._is_told_to_others(message):
+            if spans and text_of(message, self._conventions) and not self._is_transcribed(message):
                 lines = lines_of_message(message, spans)
                 tokens = self._meter.text(lines) + FRAME if message.tokens > WHOLE else message.tokens
                 short = spans if tokens < SHORTER * message.tokens else ()
                 found.append((self._order(message, tokens, short), lines))
         return tuple(found)
 
-    def _is_told_to_others(self, message: Message) -> bool:
+    def _is_transcribed(self, message: Message) -> bool:
         return bool(self._transcribed) and read_message(message).speaker in self._transcribed
 
     @staticmethod

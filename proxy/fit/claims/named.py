@@ -55,8 +55,8 @@ def names_in(text: str) -> Names:
     found = FOUND.get(key)
     if found is None:
         found = _read_names(text)
-        told = [*found.definitions, *found.paths, *found.ids]
-        FOUND.put(key, found, FRAME + sum(OF_A_NAME + 4 * len(name) for name in told))
+        names = [*found.definitions, *found.paths, *found.ids]
+        FOUND.put(key, found, FRAME + sum(OF_A_NAME + 4 * len(name) for name in names))
     return found
 
 

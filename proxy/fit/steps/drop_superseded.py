@@ -121,22 +121,22 @@ def _round(block: Block) -> Round:
     return Round(arguments, results)
 
 
-def _saved(told: Round, ident: str, meter: Meter) -> int:
+def _saved(calls: Round, ident: str, meter: Meter) -> int:
     """The tokens that the stubs of one call and its results save; 0 if they are stubs already."""
-    arguments = [told.arguments[ident]] if ident in told.arguments else []
+    arguments = [calls.arguments[ident]] if ident in calls.arguments else []
     saved = sum(max(0, meter.text(text) - meter.text(ARGUMENTS_STUB)) for text in arguments)
-    return saved + sum(max(0, meter.text(text) - meter.text(RESULT_STUB)) for text in told.results.get(ident, ()))
+    return saved + sum(max(0, meter.text(text) - meter.text(RESULT_STUB)) for text in calls.results.get(ident, ()))
 
 
 def _plain(name: str) -> str:
     return name.rpartition("__")[2].replace("_", "").replace("-", "").lower()
 
 
-def _is_whole(told: Round, ident: str, partial: Sequence[str]) -> bool:
+def _is_whole(calls: Round, ident: str, partial: Sequence[str]) -> bool:
     """Whether a call contains the whole state: it has no `partial` argument, and it did not fail."""
-    if any(text.lstrip().lower().startswith(FAILED) for text in told.results.get(ident, ())):
+    if any(text.lstrip().lower().startswith(FAILED) for text in calls.results.get(ident, ())):
         return False
-    arguments = _decoded(told.arguments[ident]) if ident in told.arguments else None
+    arguments = _decoded(calls.arguments[ident]) if ident in calls.arguments else None
     return not (isinstance(arguments, dict) and any(arguments.get(name) for name in partial))
 
 

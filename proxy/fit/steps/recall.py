@@ -183,15 +183,15 @@ def _best(found: Sequence[Passage], room: int) -> list[Passage]:
 
 def _with(draft: Draft, asked: int, chosen: Sequence[Passage], room: int) -> Draft:
     """The draft with a counted message of these passages, at most `room` tokens: entries first, then turns in order."""
-    told = [*(p for p in chosen if not p.indices), *sorted((p for p in chosen if p.indices), key=lambda p: p.place)]
-    lore = sum(not p.indices for p in told)
-    places = [p.place if p.indices else i - lore - 1 for i, p in enumerate(told)]  # a gap between entries and turns
+    passages = [*(p for p in chosen if not p.indices), *sorted((p for p in chosen if p.indices), key=lambda p: p.place)]
+    lore = sum(not p.indices for p in passages)
+    places = [p.place if p.indices else i - lore - 1 for i, p in enumerate(passages)]  # a gap between entries and turns
     heading = HEADING if lore else excerpts.HEADING
-    quoted = [excerpts.Excerpt(place, p.text, p.score) for place, p in zip(places, told, strict=True)]
+    quoted = [excerpts.Excerpt(place, p.text, p.score) for place, p in zip(places, passages, strict=True)]
     block, held = excerpts.fitting(draft, quoted, room, heading)
     if block is None:
         return draft
     block = replace(block, messages=tuple(replace(m, why=WHY) for m in block.messages))
     made = draft.with_blocks([*draft.blocks[:asked], block, *draft.blocks[asked:]])
-    why = {i: f"{RECALLED}: relevance {told[k].score:.2f}" for k in held for i in told[k].indices}
+    why = {i: f"{RECALLED}: relevance {passages[k].score:.2f}" for k in held for i in passages[k].indices}
     return replace(made, drops=tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops))

@@ -150,7 +150,7 @@ def _may_drop(draft: Draft, sizes: Sequence[Size]) -> bool:
 
 
 def _over(draft: Draft, sizes: Sequence[Size]) -> list[int]:
-    """The least of each block, but so many of the newest whole that the request does not fit: what is older must go
+    """The least of each block, but as many of the newest whole as make the request not fit: what is older must go
     instead, so a step that drops blocks is due."""
     most = max(_widest(draft), draft.prompt - draft.excess)
     rooms = [size.least for size in sizes]

@@ -291,8 +291,8 @@ def _novelty(read: Survey, about_trouble: bool) -> list[float]:
 def _seldom(read: Survey) -> float:
     """How seldom the worst trouble of a text is: 1 for none, 0 from `SELDOM` of the lines on."""
     worst = max(read.severities.values(), default=0)
-    told = sum([severity == worst for severity in read.severities.values()])
-    return max(0.0, 1 - told / (SELDOM * max(1, len(read.lines))))
+    worst_lines = sum([severity == worst for severity in read.severities.values()])
+    return max(0.0, 1 - worst_lines / (SELDOM * max(1, len(read.lines))))
 
 
 def render(lines: Sequence[Line], chosen: Sequence[int], call: ReadOn = NO_CALL) -> str:

@@ -93,5 +93,5 @@ def _most(times: Mapping[str, int], length: int) -> str:
             found[language] = found.get(language, 0.0) + number / len(languages)
     best, *others = sorted(found, key=lambda language: -found[language])
     least = SPOKEN_IN_PAIRS if best == "zh" else SPOKEN
-    told = found[best] >= least * length and all(found[other] < found[best] for other in others)
-    return best if told else ""
+    clear = found[best] >= least * length and all(found[other] < found[best] for other in others)
+    return best if clear else ""

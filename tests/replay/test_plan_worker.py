@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.apis import api_of
-from proxy.replay.planning import TOO_LARGE, Column, Cut, Planned, Planning
+from proxy.replay.plan_worker import TOO_LARGE, Column, Cut, Planned, Planning
 from proxy.replay.recorded import Recorded
 from proxy.services import build
 from tests.replay.recordings import chat, settings
@@ -110,7 +110,7 @@ def test_our_own_error_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object) -> None:
         raise LookupError("canary")
 
-    monkeypatch.setattr("proxy.replay.planning.pieces_of", broken)
+    monkeypatch.setattr("proxy.replay.plan_worker.pieces_of", broken)
     assert planned(LONG)[0].unplanned == "our own error: please report it"
 
 

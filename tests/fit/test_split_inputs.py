@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from proxy.apis.openai_embeddings.request import parse
-from proxy.fit.pieces import pieces
 from proxy.fit.plan import start
+from proxy.fit.split_inputs import pieces
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts
 from proxy.tokens.meter import meter_for

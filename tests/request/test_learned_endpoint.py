@@ -12,7 +12,7 @@ from proxy.cache.cache import Cache
 from proxy.config.settings import Settings, read_settings
 from proxy.http.memory_budget import Budget
 from proxy.model.limits import LearnedLimits, Proof
-from proxy.request.model_records import Learning, is_loopback, learned_of, refusal_of
+from proxy.request.learned_endpoint import Learning, is_loopback, learned_of, refusal_of
 from proxy.tokens.families import BUILT_IN
 from tests.cache.lessons import VOTE, teach
 

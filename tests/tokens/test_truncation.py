@@ -6,7 +6,7 @@ import pytest
 
 from proxy.model.limits import CountUnit, Quality
 from proxy.model.outcome import Usage
-from proxy.tokens.usage import MIN_LIMIT, MIN_MISSING, MIN_READ_SHARE, SilentTruncation, truncated
+from proxy.tokens.truncation import MIN_LIMIT, MIN_MISSING, MIN_READ_SHARE, SilentTruncation, truncated
 
 UNIT = CountUnit(1.0)
 

@@ -14,8 +14,8 @@ from proxy.apis.openai_embeddings import API
 from proxy.errors import ClientError
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.memory_budget import Budget
-from proxy.request import pieces
-from proxy.request.pieces import AT_ONCE, Joined, PieceSender
+from proxy.request import split_requests as pieces
+from proxy.request.split_requests import AT_ONCE, Joined, PieceSender
 from proxy.request.work import Pool
 from proxy.wire.headers import Header
 

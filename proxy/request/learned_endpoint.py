@@ -84,12 +84,12 @@ def _agreed(shape: Shape, voters: int, found: Correction | None) -> dict[str, An
 def learned_everywhere(cache: Cache, others: Mapping[str, Cache], families: Families, model: str) -> dict[str, Any]:
     """The records of a model at all upstreams. `others` are the caches of upstreams with a name, which their records
     have."""
-    told = learned_of(cache, families, model)
+    records = learned_of(cache, families, model)
     for name, other in others.items():
         there = learned_of(other, families, model)
         for kind in ("limits", "counts"):
-            told[kind] += [{**record, "upstream": name} for record in there[kind]]
-    return told
+            records[kind] += [{**record, "upstream": name} for record in there[kind]]
+    return records
 
 
 def _time(seconds: float) -> str:
@@ -170,9 +170,9 @@ class Learning:
             raise _unnamed() from None
         finally:
             room.release()
-        told = learned_everywhere(self.cache, self.others, self.families, model)
+        records = learned_everywhere(self.cache, self.others, self.families, model)
         self.cache.forget(model)
-        return told
+        return records
 
 
 def _asked(names: Sequence[str]) -> str:
