@@ -23,7 +23,7 @@ from proxy.errors import ConfigError
 from proxy.http.server import workers
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
-from proxy.observe.recording_files import is_open_to_others, problem_of
+from proxy.observe.recording.recording_files import is_open_to_others, problem_of
 from proxy.request.learned_endpoint import is_loopback
 from proxy.request.moves import doubtful_moves
 from proxy.services import FIRST_ENCODING, Services, build

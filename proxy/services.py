@@ -29,15 +29,15 @@ from proxy.fit.split_inputs import NAME as SPLIT
 from proxy.http.memory_budget import Budget
 from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome
-from proxy.observe.aggregation import Known
-from proxy.observe.gen_ai import GenAi
 from proxy.observe.log import event, make_access_log
-from proxy.observe.metrics import Metrics, model_label
-from proxy.observe.outcome_metrics import OTHER
-from proxy.observe.read_metrics import BuildFacts
+from proxy.observe.metrics.aggregation import Known
+from proxy.observe.metrics.exposition import Metrics, model_label
+from proxy.observe.metrics.gen_ai import GenAi
+from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
-from proxy.observe.recording import Recorder
-from proxy.observe.spans import upstream_server
+from proxy.observe.recording.recorder import Recorder
+from proxy.observe.tracing.spans import upstream_server
 from proxy.request.answers import AnswerLearning
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes

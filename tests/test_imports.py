@@ -44,7 +44,7 @@ NOT_YET: Mapping[str, frozenset[str]] = {}
 LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httpx": ("proxy.upstreams.upstream",),
     "redis": ("proxy.cache.redis",),
-    "prometheus_client": ("proxy.observe.metrics",),
+    "prometheus_client": ("proxy.observe.metrics.exposition",),
     "starlette": ("proxy.app",),
     "tiktoken": ("proxy.tokens.encodings",),
     "tokenizers": ("proxy.tokens.encodings",),
@@ -53,7 +53,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httptools": ("proxy.http.client.connection", "proxy.http.server.protocol"),
     "aiohappyeyeballs": ("proxy.http.client.dialer",),
     "rich": ("proxy.cli",),
-    "isal": ("proxy.observe.recording_files",),
+    "isal": ("proxy.observe.recording.recording_files",),
     "xxhash": ("proxy.tokens", "proxy.wire", "proxy.request", "proxy.cache", "proxy.observe", "proxy.replay"),
     "msgspec": ("proxy",),
     "litellm": ("proxy.upstreams.litellm",),  # lazily, for rows that need it: it costs seconds and 150 MiB
@@ -137,6 +137,14 @@ def test_an_api_imports_no_other_api() -> None:
     for name, found in ours():
         if part(name) == "apis" == part(found):
             assert name.split(".")[:3] == found.split(".")[:3] or found.count(".") < 2
+
+
+def test_metrics_traces_and_recordings_do_not_know_one_another() -> None:
+    houses = {"metrics", "tracing", "recording"}
+    for name, found in ours():
+        home, target = name.split(".")[2:3], found.split(".")[2:3]
+        if part(name) == "observe" == part(found) and home and target and {*home, *target} <= houses:
+            assert home == target, (name, found)
 
 
 def test_only_the_command_line_knows_the_simulator() -> None:

@@ -137,7 +137,7 @@ PROMISES = (
     (
         DEPLOY,
         "Only models of the table or of your rules are labels",
-        "observe/test_aggregation.py::test_ten_thousand_invented_names_are_one_model",
+        "observe/metrics/test_aggregation.py::test_ten_thousand_invented_names_are_one_model",
     ),
     (
         DEPLOY,

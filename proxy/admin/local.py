@@ -15,7 +15,7 @@ from proxy.config.rules import Rules
 from proxy.config.settings import Settings
 from proxy.http.memory_budget import Budget
 from proxy.observe.entries import Entry, entry, matching, phases_ms
-from proxy.observe.metrics import Metrics
+from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.recent import ORDINARY, Kept, Recent
 from proxy.request.gateway import Gateway
 from proxy.request.inspect import Inspecting

@@ -34,7 +34,7 @@ from proxy.http.relay import (
 )
 from proxy.model.api import Api
 from proxy.observe.entries import FILTERED
-from proxy.observe.overview import Values, figures, not_above
+from proxy.observe.metrics.overview import Values, figures, not_above
 from proxy.observe.recent import TEXT_SECONDS, Recent
 from proxy.request.learned_endpoint import ASKED, MOST_BYTES, is_loopback, is_token, no_token
 from proxy.wire.headers import value_of

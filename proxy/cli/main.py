@@ -42,7 +42,7 @@ from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variabl
 from proxy.config.values import whole
 from proxy.errors import ClientError, ConfigError
 from proxy.model.lenient_json import raw_fields
-from proxy.observe.recording_files import problem_of
+from proxy.observe.recording.recording_files import problem_of
 
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"

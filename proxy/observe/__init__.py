@@ -1,1 +1,1 @@
-"""Metrics, the access log and events. It observes finished requests and never changes one."""
+"""What is seen of finished requests: metrics, traces, recordings, the log. It never changes one."""

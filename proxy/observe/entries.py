@@ -8,7 +8,7 @@ from typing import Any
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
 from proxy.observe.log import printable
-from proxy.observe.outcome_metrics import count_error
+from proxy.observe.metrics.outcome_metrics import count_error
 from proxy.observe.recent import Kept, Recent
 
 Entry = dict[str, Any]

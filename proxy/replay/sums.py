@@ -16,7 +16,7 @@ from proxy.apis.anthropic_messages import API as MESSAGES
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
-from proxy.observe.costs import Trust
+from proxy.observe.metrics.costs import Trust
 from proxy.replay.engine import Result, is_among
 from proxy.replay.plan_worker import Cut, Planned
 from proxy.replay.recorded import Figures, Recorded

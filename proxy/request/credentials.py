@@ -9,7 +9,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from urllib.parse import quote_from_bytes
 
-from proxy.observe.recorded_bodies import Headers
+from proxy.observe.recording.recorded_bodies import Headers
 from proxy.upstreams.internal_client import TENANT_HEADERS
 from proxy.wire.headers import QUERY
 from proxy.wire.paths import KEY_IN_QUERY

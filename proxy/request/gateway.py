@@ -39,8 +39,8 @@ from proxy.model.outcome import PASSTHROUGH, Outcome, Refusal, Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
-from proxy.observe.metrics import Metrics
-from proxy.observe.recording import Recorder
+from proxy.observe.metrics.exposition import Metrics
+from proxy.observe.recording.recorder import Recorder
 from proxy.request.answers import AnswerLearning
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from proxy.config.settings import BODIES, Settings
-from proxy.observe.outcome_metrics import OTHER
-from proxy.observe.recorded_bodies import Headers
-from proxy.observe.recorded_lines import named
-from proxy.observe.recording import Recorder, Sender
-from proxy.observe.recording_files import RecordingFiles
+from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.recording.recorded_bodies import Headers
+from proxy.observe.recording.recorded_lines import named
+from proxy.observe.recording.recorder import Recorder, Sender
+from proxy.observe.recording.recording_files import RecordingFiles
 from proxy.request.credentials import NAMES, credentials_of
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
-from proxy.observe.metrics import Metrics
-from proxy.observe.outcome_metrics import OTHER
+from proxy.observe.metrics.exposition import Metrics
+from proxy.observe.metrics.outcome_metrics import OTHER
 from proxy.observe.recent import Recent
-from proxy.observe.recorded_lines import Request
-from proxy.observe.recording import Recorder
+from proxy.observe.recording.recorded_lines import Request
+from proxy.observe.recording.recorder import Recorder
 from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import report_bug
 from proxy.request.context import RequestContext

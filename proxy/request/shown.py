@@ -10,7 +10,7 @@ from proxy.model.api import Api
 from proxy.model.conversation import TEXTS, Message, PartKind
 from proxy.model.plan import Plan
 from proxy.observe.recent import Shown
-from proxy.observe.recorded_bodies import Headers
+from proxy.observe.recording.recorded_bodies import Headers
 from proxy.request.credentials import credentials_of
 from proxy.wire.breakdown import pack, shown_role
 from proxy.wire.key_texts import HIDDEN

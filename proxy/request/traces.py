@@ -10,9 +10,9 @@ from proxy.config.settings import Settings
 from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.http.client.egress import Egress
 from proxy.model.outcome import Outcome
-from proxy.observe.otlp import BODIES
-from proxy.observe.spans import Server, Servers, spans_of, upstream_server
-from proxy.observe.trace_exporter import TraceExporter
+from proxy.observe.tracing.otlp import BODIES
+from proxy.observe.tracing.spans import Server, Servers, spans_of, upstream_server
+from proxy.observe.tracing.trace_exporter import TraceExporter
 from proxy.request.tracing import Tracer
 from proxy.upstreams.collector import Collector
 

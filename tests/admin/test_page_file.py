@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import proxy.fit.steps
-from proxy.observe.outcome_metrics import RESULTS
+from proxy.observe.metrics.outcome_metrics import RESULTS
 from proxy.wire.rows import STATES
 
 PAGE = (Path(__file__).parents[2] / "proxy/admin/page.html").read_text("utf-8")

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.cli.main import main as plimsoll
-from proxy.observe.recording import Recorder
+from proxy.observe.recording.recorder import Recorder
 from proxy.request.reporting import Reporter
 from tests.bench.__main__ import CASES, machine
 from tests.bench.loads import Case, measured

@@ -10,8 +10,8 @@ from importlib.metadata import version
 from itertools import accumulate
 
 from proxy import __version__
-from proxy.observe.costs import CACHE_ERRORS
-from proxy.observe.outcome_metrics import COUNT_ERRORS, HEADROOM_BUCKETS, LOAD_BUCKETS
+from proxy.observe.metrics.costs import CACHE_ERRORS
+from proxy.observe.metrics.outcome_metrics import COUNT_ERRORS, HEADROOM_BUCKETS, LOAD_BUCKETS
 from tests.deploy.costs import costs, repeats
 from tests.deploy.traffic import CHAT, PRICES, SUMMARY, WINDOWS, Done, reported, summed
 

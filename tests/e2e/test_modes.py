@@ -17,7 +17,7 @@ from proxy.app import create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
-from proxy.observe.outcome_metrics import OTHER
+from proxy.observe.metrics.outcome_metrics import OTHER
 from proxy.services import build
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk
@@ -223,7 +223,7 @@ def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     assert CANARY not in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("place", ["proxy.observe.metrics.Metrics.observe", "proxy.request.facts.sample_of"])
+@pytest.mark.parametrize("place", ["proxy.observe.metrics.exposition.Metrics.observe", "proxy.request.facts.sample_of"])
 def test_a_bug_in_what_is_told_costs_no_answer(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, broken)
 

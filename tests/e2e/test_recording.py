@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from proxy.observe.recording_files import lines
+from proxy.observe.recording.recording_files import lines
 from tests.e2e.world import World, eventually, world
 
 KEY, CANARY = "sk-canary-key-0123456789", "zanzibar"

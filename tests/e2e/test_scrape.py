@@ -13,9 +13,9 @@ import pytest
 from prometheus_client import parser
 
 from proxy.cli import demo
-from proxy.observe.outcome_metrics import OTHER
+from proxy.observe.metrics.outcome_metrics import OTHER
 from tests.e2e.world import World, eventually, world
-from tests.observe.test_metrics import strict
+from tests.observe.metrics.test_exposition import strict
 
 BODY: dict[str, Any] = demo.BODY
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}

@@ -229,7 +229,7 @@ PLACES = (
     "proxy.request.heal.learn",
     "proxy.request.refusal_detection.recognise",
     "proxy.request.context.plan_headers",
-    "proxy.observe.aggregation.ModelLabels.of",
+    "proxy.observe.metrics.aggregation.ModelLabels.of",
     "proxy.request.gateway.target_of",
     "proxy.wire.tap.Tap.feed",
     "proxy.wire.tap.Tap._read_new",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.observe.log import json_line, text_line
-from proxy.observe.spans import CLIENT, SERVER
+from proxy.observe.tracing.spans import CLIENT, SERVER
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, Running, body, plimsoll, simulating, talk
 from tests.hostile.harness import HELLO, friendly, running, upstream

@@ -18,7 +18,7 @@ from proxy.cache.stats import LookupStats
 from proxy.config.reload import Reloader
 from proxy.model.limits import LearnedLimits, Proof, Suspicion
 from proxy.model.ports import ACCEPTED_S
-from proxy.observe.recording_files import PATTERN, RecordingFiles, lines
+from proxy.observe.recording.recording_files import PATTERN, RecordingFiles, lines
 from proxy.upstreams.extra_calls import ExtraCalls
 from tests.cache.shelf import Shelf, until
 

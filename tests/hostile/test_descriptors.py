@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from proxy.observe.recording_files import PATTERN, lines
+from proxy.observe.recording.recording_files import PATTERN, lines
 from tests.e2e.services import sentence
 from tests.hostile.harness import HELLO, Running, eventually, running, upstream
 from tests.redis_server import redis_server

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.recording_files import lines
+from proxy.observe.recording.recording_files import lines
 from tests import warm
 from tests.hostile.harness import HELLO, Running, running, upstream
 from tests.recorder import Recorder

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from proxy.observe.recording_files import lines
+from proxy.observe.recording.recording_files import lines
 from tests.hostile.harness import HELLO, Running, eventually, running, upstream
 from tests.recorder import Recorder
 

@@ -6,7 +6,7 @@ from prometheus_client import parser
 
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
-from proxy.observe.metrics import Metrics
+from proxy.observe.metrics.exposition import Metrics
 
 CLAMPED = Note("clamp_output", 100, 100, 4096, 1200, "gpt-4", "gpt-4")
 SWITCHED = Note("switch_model", 9000, 9100, 3000, 3000, "gpt-4", "gpt-4o")

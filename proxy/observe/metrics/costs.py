@@ -1,0 +1,186 @@
+"""Adds up what answered requests cost at list price, and how much of their prompts providers' caches hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.fit.money import DEFAULT_CACHE, Bill, Prices, PromptCache, bill, is_unchanged, used
+from proxy.model.outcome import FIRST, KEPT, MOVED, UNFITTED, Outcome, Usage
+from proxy.observe.metrics.buffers import Labels
+from proxy.observe.metrics.outcome_metrics import OTHER, Group, Metric
+from proxy.observe.metrics.series import Series
+
+PricesOf = Callable[[str], Prices | None]
+CACHE_ERRORS = (-0.5, -0.25, -0.1, -0.05, -0.01, 0.01, 0.05, 0.1, 0.25, 0.5)
+ACCEPTED, TOO_LONG = "accepted", "too_long"
+KINDS = ("input", "output", "cache_read", "cache_write")
+ORIGINALS = ((ACCEPTED,), (TOO_LONG,))
+
+
+def no_prices(model: str) -> Prices | None:
+    """No model has a price."""
+    return None
+
+
+CUTS = Metric(
+    "plimsoll_cuts_total",
+    "Cut requests by what became of the prefix that was sent before: first (nothing was), kept, or moved.",
+    ("prefix",),
+    known=((FIRST,), (KEPT,), (MOVED,)),
+)
+REPEATED = Metric(
+    "plimsoll_repeated_prefix_tokens_total",
+    "Prompt tokens that repeat a prefix that was sent before, so that the upstream's prompt cache may hold them.",
+    base="sent",
+)
+CACHE_ERROR = Metric(
+    "plimsoll_cached_error_ratio",
+    "Error of the expected cached tokens against the upstream's usage: (expected - reported) / prompt.",
+    buckets=CACHE_ERRORS,
+    base="sent",
+)
+ASKED = Metric(
+    "plimsoll_cost_asked_usd_total",
+    "Cost of answered requests if the originals had been sent, without the prompt cache; only originals that fit.",
+)
+ASKED_NET = Metric(
+    "plimsoll_cost_asked_net_usd_total",
+    "Cost of answered requests if the originals had been sent, net of the prompt cache; only originals that fit.",
+)
+SENT = Metric(
+    "plimsoll_cost_sent_usd_total",
+    "Cost of answered requests as they were sent, without the prompt cache.",
+    ("original",),
+    known=ORIGINALS,
+)
+SENT_NET = Metric(
+    "plimsoll_cost_sent_net_usd_total",
+    "Cost of answered requests as they were sent, net of the prompt cache.",
+    ("original",),
+    known=ORIGINALS,
+)
+PRICED = Metric(
+    "plimsoll_priced_requests_total",
+    "Answered requests by the basis of their cost: usage, count (the reply is missing), or unpriced.",
+    ("basis",),
+    known=(("usage",), ("count",), ("unpriced",)),
+)
+PRICE = Metric(
+    "plimsoll_token_price_usd",
+    "List price of one token, of the models that were used.",
+    ("model", "kind"),
+    base="",
+    newest=True,
+)
+COST_METRICS = (CUTS, REPEATED, CACHE_ERROR, ASKED, ASKED_NET, SENT, SENT_NET, PRICED, PRICE)
+
+
+@dataclass(slots=True)
+class Trust:
+    """How many cached tokens were expected of a model, and how many of these were reported."""
+
+    expected: int = 0
+    reported: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share of expected tokens that is reported; 1 before the first."""
+        return self.reported / self.expected if self.expected else 1.0
+
+
+@dataclass(slots=True)
+class Costs:
+    """The values of `COST_METRICS`."""
+
+    prices: PricesOf = no_prices
+    series: dict[str, Series] = field(default_factory=lambda: {m.name: Series.of(m) for m in COST_METRICS})
+    _trust: dict[Labels, Trust] = field(default_factory=dict)
+
+    def begin(self, base: Labels) -> None:
+        """Starts the counters of a base at 0, once."""
+        for one in self.series.values():
+            if one.metric.base:
+                one.begin(base)
+
+    def add(self, group: Group, outcomes: Sequence[Outcome]) -> None:
+        """Adds outcomes of one group."""
+        if group.key.endpoint in UNFITTED:
+            return
+        for base in (group.asked, group.sent):
+            if base not in self.series[PRICED.name].begun:
+                self.begin(base)
+        if not 200 <= group.key.status < 300:
+            return
+        sent = self.prices(group.key.model_sent or group.key.model)
+        trust = self._trust.setdefault(group.sent, Trust())
+        cache = DEFAULT_CACHE if sent is None else sent.cache
+        repeated = [outcome for outcome in outcomes if outcome.repeated is not None]
+        if repeated:
+            self._add_repeated(group, repeated, cache, trust)
+        if sent is None:
+            self._count(PRICED, group.asked, ("unpriced",), len(outcomes))
+        else:
+            self._add_prices(group, sent)
+            self._add_bills(group, outcomes, sent, trust.share)
+
+    def _add_repeated(self, group: Group, outcomes: Sequence[Outcome], cache: PromptCache, trust: Trust) -> None:
+        all_expected, errors = 0, []
+        for outcome in outcomes:
+            repeated, usage = outcome.repeated, outcome.usage
+            assert repeated is not None
+            expected = cache.expected(repeated, repeated.sent, moved=repeated.prefix == MOVED)
+            all_expected += expected
+            if repeated.prefix:
+                self._count(CUTS, group.asked, (repeated.prefix,), 1)
+            if usage is not None and usage.prompt:
+                trust.expected += expected
+                trust.reported += min(usage.cached, expected)
+                errors.append((expected - usage.cached) / usage.prompt)
+        self._count(REPEATED, group.sent, (), all_expected)
+        self.series[CACHE_ERROR.name].buffer.add(group.sent, errors)
+
+    def _add_prices(self, group: Group, prices: Prices) -> None:
+        for kind, price in zip(KINDS, prices.rates, strict=True):
+            if price is not None and group.model_sent != OTHER:  # which are many models
+                self._count(PRICE, (), (group.model_sent, kind), price)
+
+    def _add_bills(self, group: Group, outcomes: Sequence[Outcome], sent: Prices, trust: float) -> None:
+        """Adds costs. Those of unchanged requests are computed from the sum of their tokens, where prices permit it."""
+        rest: Iterable[Outcome] = outcomes
+        usages = [o.usage for o in outcomes if o.usage is not None and is_unchanged(o)]
+        if usages and sent.is_linear(usages):
+            paid = sent.bill(_total(usages))
+            self._add_bill(group, Bill(paid, paid), "usage", len(usages))
+            if len(usages) == len(outcomes):  # as nearly always
+                return
+            rest = [o for o in outcomes if o.usage is None or not is_unchanged(o)]
+        asked = self.prices(group.key.model)
+        for outcome in rest:
+            usage = used(outcome, sent.cache, trust)
+            found = None if usage is None else bill(outcome, usage, asked, sent, trust)
+            basis = "unpriced" if found is None else "count" if outcome.usage is None else "usage"
+            self._add_bill(group, found, basis, 1)
+
+    def _add_bill(self, group: Group, found: Bill | None, basis: str, count: int) -> None:
+        self._count(PRICED, group.asked, (basis,), count)
+        if found is None:
+            return
+        original = TOO_LONG if found.asked is None else ACCEPTED
+        self._count(SENT, group.asked, (original,), found.sent.gross)
+        self._count(SENT_NET, group.asked, (original,), found.sent.net)
+        if found.asked is not None:
+            self._count(ASKED, group.asked, (), found.asked.gross)
+            self._count(ASKED_NET, group.asked, (), found.asked.net)
+
+    def _count(self, metric: Metric, base: Labels, labels: Labels, value: float) -> None:
+        self.series[metric.name].buffer.add((*base, *labels), (value,))
+
+
+def _total(usages: Sequence[Usage]) -> Usage:
+    """The sum. Each prompt's cached tokens are at most the prompt."""
+    return Usage(
+        sum([usage.prompt for usage in usages]),
+        sum([usage.completion for usage in usages]),
+        sum([min(usage.cached, usage.prompt) for usage in usages]),
+    )

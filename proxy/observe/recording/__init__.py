@@ -1,0 +1,1 @@
+"""Recordings: what is kept of a request, its lines and the files they are in."""

@@ -1,0 +1,167 @@
+"""The lines of a recording: one for each request. deploy/README.md describes their fields.
+
+`figures` makes a line without its body: it has no content and no key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.model.outcome import Outcome, Usage
+from proxy.model.plan import Note
+from proxy.observe.log import printable
+from proxy.observe.recording.recorded_bodies import Headers
+from proxy.wire.controls import NOTHING_ASKED, Controls
+from proxy.wire.keys import hidden_text
+
+VERSION = 1  # of the lines
+MAX_NAME = 120
+NAME = re.compile(r"[\w.:/@+-]*")
+MAX_NAMES = 1024
+_names: dict[str, str] = {}  # of models, that were matched with the pattern
+
+
+class Request(msgspec.Struct, gc=False):
+    """A request that has ended. `fitted`: it has a body, which is `body`, None if it is not held. `finish`: the reason
+    that the upstream reported, where the answer was relayed as it came."""
+
+    outcome: Outcome
+    headers: Headers = ()
+    fitted: bool = False
+    controls: Controls = NOTHING_ASKED
+    body: bytes | None = b""
+    finish: str | None = None
+
+
+class _Step(msgspec.Struct):
+    step: str
+    tokens_before: int
+    tokens_after: int
+
+
+class _Times(msgspec.Struct, omit_defaults=True, gc=False):
+    """Milliseconds."""
+
+    own: float
+    upstream: float = 0.0
+    first_byte: float | None = None
+
+
+class _Controls(msgspec.Struct, omit_defaults=True):
+    mode: str = ""
+    window: int | None = None
+    pins: tuple[int, ...] = ()
+    ladder: str = ""
+
+
+class Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERSION):
+    """The fields of a line. Those with their default value are omitted; `bytes` and what follows are of the body."""
+
+    time: float
+    api: str
+    path: str = ""
+    model: str = ""
+    model_sent: str = ""
+    upstream: str = ""
+    caller: str = ""
+    result: str = ""
+    status: int = 0
+    stream: bool = False
+    mode: str = ""
+    ladder: str = ""
+    attempts: int = 0
+    window: int = 0
+    window_source: str = ""
+    count: str = ""
+    prompt: int | None = None
+    prompt_sent: int | None = None
+    reserve: int = 0
+    max_tokens: int | None = None
+    max_tokens_sent: int | None = None
+    messages: int = 0
+    messages_sent: int = 0
+    refused: tuple[str, ...] = ()
+    healed: bool = False
+    truncated: bool = False
+    usage: Usage | None = None
+    ms: _Times | None = None
+    steps: list[_Step] = []
+    planned: list[_Step] = []
+    controls: _Controls | None = None
+    finish: str | None = None
+    bytes: int = 0
+    content: str = ""
+    request: msgspec.Raw | None = None
+
+
+def figures(request: Request, caller: str, at: float, name: Callable[[str, str], str] | None = None) -> Line:
+    """The line of a request without its body. `at`: when it ended. `name`: what a model is called in lines of a
+    caller."""
+    o, controls, finish = request.outcome, request.controls, request.finish
+    usage = o.usage
+    if usage is not None and usage.stored_as:
+        usage = replace(usage, stored_as="")
+    line = Line(  # with at most 30 arguments, as Python takes twice as long with more
+        at,
+        o.endpoint,
+        o.path,
+        (_names.get(o.model) or named(o.model)) if name is None else name(o.model, caller),
+        "" if o.model_sent == o.model else named(o.model_sent) if name is None else name(o.model_sent, caller),
+        o.upstream,
+        caller,
+        o.result,
+        o.status,
+        o.stream,
+        o.mode,
+        o.ladder,
+        o.attempts,
+        o.window,
+        o.window_source,
+        o.quality,
+        o.prompt,
+        o.prompt_sent,
+        o.reserve,
+        o.reply_asked,
+        o.reply_sent,
+        o.messages_in,
+        o.messages_sent,
+        o.refusals,
+        o.healed,
+        o.truncated,
+        usage,
+        _Times(
+            100_000 * o.own_seconds // 1 / 100,
+            10_000 * o.upstream_seconds // 1 / 10,
+            None if o.first_byte_seconds is None else 10_000 * o.first_byte_seconds // 1 / 10,
+        ),
+    )
+    if o.notes or o.planned:
+        line.steps, line.planned = _steps(o.notes), _steps(o.planned)
+    if controls is not NOTHING_ASKED:
+        line.controls = _controls(controls, o.ladder)
+    if finish is not None:
+        line.finish = printable(finish)
+    return line
+
+
+def named(model: str) -> str:
+    """A model's name; what is no name is a text of the client, which nothing may show. A key in it is hidden."""
+    if len(model) > MAX_NAME or not NAME.fullmatch(model):
+        return "?"
+    if len(_names) >= MAX_NAMES:  # clients choose them
+        _names.clear()
+    return _names.setdefault(model, hidden_text(model))
+
+
+def _steps(notes: Sequence[Note]) -> list[_Step]:
+    return [_Step(note.step, note.tokens_before, note.tokens_after) for note in notes]
+
+
+def _controls(asked: Controls, ladder: str) -> _Controls:
+    """The control headers whose values are not the client's own words."""
+    named = asked.ladder if asked.ladder == ladder else None
+    return _Controls(asked.mode or "", asked.window, tuple(sorted(asked.pins)), named or "")

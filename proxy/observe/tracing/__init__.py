@@ -1,0 +1,1 @@
+"""Traces: the spans of a request, their encoding and their export."""
