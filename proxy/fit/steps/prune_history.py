@@ -22,8 +22,9 @@ from proxy.fit.long_texts import EXCERPTED
 from proxy.fit.quotes import CHANGES, with_quotes
 from proxy.fit.relevance.history.blocks import REUSE
 from proxy.fit.relevance.history.changes import changing
+from proxy.fit.relevance.history.cut import BRIEF, Marks
 from proxy.fit.relevance.history.embedding_scores import likeness
-from proxy.fit.relevance.history.replay import BRIEF, NO_CLAIMS, Claimed, Marks, lasting, replay
+from proxy.fit.relevance.history.replay import NO_CLAIMS, Claimed, lasting, replay
 from proxy.fit.relevance.history.rooms import Size, low_of, size_of
 from proxy.fit.relevance.history.turns import choose_turns, rank_turns
 from proxy.fit.relevance.results.messages import brief_block, brief_cost
