@@ -18,7 +18,8 @@ from proxy.apis.deployed import PATHS as DEPLOYED
 from proxy.apis.deployed import deployed
 from proxy.config.settings import Settings
 from proxy.errors import not_found, wrong_method
-from proxy.http.relay import Receive, Scope, Send, send_error
+from proxy.http.receiving import Receive, Scope
+from proxy.http.relay import Send, send_error
 from proxy.model.api import Api
 from proxy.model.structs import replace
 from proxy.request.learned_endpoint import Learning, is_loopback

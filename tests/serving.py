@@ -15,7 +15,8 @@ import uvloop
 from proxy.apis import error_body
 from proxy.http.callbacks import Event, ignore
 from proxy.http.client.pool import Timeouts
-from proxy.http.relay import Receive, Scope, Send
+from proxy.http.receiving import Receive, Scope
+from proxy.http.relay import Send
 from proxy.http.server.protocol import Asgi, Protocol
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome

@@ -11,7 +11,8 @@ from typing import Any
 
 from proxy.apis import error_body
 from proxy.errors import ClientError
-from proxy.http.relay import Receive, Scope, Send, send_error
+from proxy.http.receiving import Receive, Scope
+from proxy.http.relay import Send, send_error
 from proxy.request.web_pages import foreign_host
 from proxy.wire.headers import Header, value_of
 from proxy.wire.origins import is_cross_site, is_local, name_of, opens, web_host

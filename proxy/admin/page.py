@@ -22,16 +22,8 @@ from proxy.apis import api_of, by_path, error_body
 from proxy.apis.openai_chat import API as CHAT
 from proxy.config.shown import shown_settings, without_credentials
 from proxy.errors import ClientError, not_found, wrong_method
-from proxy.http.relay import (
-    ClientDisconnected,
-    Receive,
-    Scope,
-    Send,
-    cycle_of,
-    read_body,
-    send_error,
-    until_disconnect,
-)
+from proxy.http.receiving import Receive, Scope, cycle_of, read_body
+from proxy.http.relay import ClientDisconnected, Send, send_error, until_disconnect
 from proxy.model.api import Api
 from proxy.observe.entries import FILTERED
 from proxy.observe.metrics.overview import Values, figures, not_above

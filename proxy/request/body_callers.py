@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from proxy.http.addresses import network_of
-from proxy.http.relay import Scope
+from proxy.http.receiving import Scope
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.key_checks import KeyChecks, brings_credential

@@ -19,20 +19,8 @@ from proxy.errors import ClientError, stopped, websocket_refused
 from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
 from proxy.http.memory_budget import SMALL, Budget, Room
-from proxy.http.relay import (
-    BrokenOff,
-    ClientDisconnected,
-    Receive,
-    Scope,
-    Send,
-    body_if_received,
-    cycle_of,
-    read_body,
-    relay,
-    relay_at_once,
-    send_error,
-    target_of,
-)
+from proxy.http.receiving import Receive, Scope, body_if_received, cycle_of, read_body, target_of
+from proxy.http.relay import BrokenOff, ClientDisconnected, Send, relay, relay_at_once, send_error
 from proxy.http.server.cycle import CLOSE, Cycle
 from proxy.model.api import Api
 from proxy.model.outcome import PASSTHROUGH, Outcome, Refusal, Usage

@@ -12,7 +12,8 @@ from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
-from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
+from proxy.http.receiving import Receive, Scope, read_body
+from proxy.http.relay import ClientDisconnected, Send, send_error
 from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.model.structs import replace

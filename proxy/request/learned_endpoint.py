@@ -20,7 +20,8 @@ from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, read_body, send_error
+from proxy.http.receiving import Receive, Scope, read_body
+from proxy.http.relay import ClientDisconnected, Send, send_error
 from proxy.model.limits import Correction, Shape
 from proxy.tokens.families import Families
 from proxy.upstreams.models_listing import Headers

@@ -19,7 +19,8 @@ from proxy.config.models_list import Entry, distinct, entries_of, entry_for, one
 from proxy.config.upstreams import DEFAULT
 from proxy.errors import ClientError
 from proxy.http.client.answer import UpstreamError
-from proxy.http.relay import Scope, Send, target_of
+from proxy.http.receiving import Scope, target_of
+from proxy.http.relay import Send
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Ladder
 from proxy.observe import log

@@ -13,20 +13,8 @@ from proxy.apis import error_body, stream_format
 from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.dialer import set_socket_options
-from proxy.http.relay import (
-    BrokenOff,
-    ClientDisconnected,
-    Receive,
-    Scope,
-    Send,
-    Upload,
-    cycle_of,
-    receive_body,
-    relay,
-    send_error,
-    target_of,
-    until_disconnect,
-)
+from proxy.http.receiving import Receive, Scope, Upload, cycle_of, receive_body, target_of
+from proxy.http.relay import BrokenOff, ClientDisconnected, Send, relay, send_error, until_disconnect
 from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
 from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome

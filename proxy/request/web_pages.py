@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
-from proxy.http.relay import Scope, target_of
+from proxy.http.receiving import Scope, target_of
 from proxy.request.learned_endpoint import is_loopback
 from proxy.wire.headers import CREDENTIALS, Header, value_of
 from proxy.wire.origins import MARKS, is_cross_site, is_installed, is_local, name_of, opens, web_host

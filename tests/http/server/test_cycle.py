@@ -10,7 +10,8 @@ import pytest
 from proxy.apis import error_body
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import ClientDisconnected, Receive, Scope, Send, cycle_of, read_body, send_error, until_disconnect
+from proxy.http.receiving import Receive, Scope, cycle_of, read_body
+from proxy.http.relay import ClientDisconnected, Send, send_error, until_disconnect
 from proxy.http.server.cycle import Cycle
 from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, post, run, serving

@@ -11,7 +11,8 @@ import pytest
 
 from proxy.errors import too_large
 from proxy.http.memory_budget import Budget
-from proxy.http.relay import Receive, Scope, Send, read_body, send_error
+from proxy.http.receiving import Receive, Scope, read_body
+from proxy.http.relay import Send, send_error
 from proxy.http.server.protocol import (
     HEAD_TIMEOUT_S,
     HOST,

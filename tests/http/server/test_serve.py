@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.apis import error_body
-from proxy.http.relay import Receive, Scope, Send
+from proxy.http.receiving import Receive, Scope
+from proxy.http.relay import Send
 from proxy.http.server.serve import Config, Server
 from tests.recorder import chunk
 from tests.serving import ask, dialling, eventually, get, run, serving
