@@ -6,7 +6,6 @@ The JSON of a message belongs to its API. Steps read and change it through the `
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
@@ -252,43 +251,79 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         return Block(self.messages, self.pinned) if room >= self.whole else self.later(max(room, self.least))
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Costs(StrEnum):
+    """What a count can prove of a prompt's tokens."""
+
+    PROVABLE = "provable"
+    SEALED = "sealed"  # texts in it are encrypted by the provider: their lengths tell about what they cost
+    UNPROVABLE = "unprovable"  # parts in it have a cost that no count can prove
+
+    @classmethod
+    def of(cls, unprovable: bool, sealed: bool = False) -> Costs:
+        """From whether there are parts of either kind."""
+        return cls.UNPROVABLE if unprovable else cls.SEALED if sealed else cls.PROVABLE
+
+
+class ReplyLimit(msgspec.Struct, frozen=True, gc=False):
+    """The reply limit that the client set in a `field` (None: it set none), and the `least` that its own options allow
+    (a thinking budget)."""
+
+    limit: int | None = None
+    field: str = "max_tokens"
+    least: int = 0
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """What of a prompt its upstream has stored. `bound`: the request refers to it, so that no other upstream can serve
+    it. `continues`: the id of what it goes on from, `appends` that its reply becomes a part of that, `tokens` how many
+    that has (0: not known here)."""
+
+    bound: bool = False
+    continues: str = ""
+    appends: bool = False
+    tokens: int = 0
+
+
+class Form(msgspec.Struct, frozen=True, gc=False):
+    """How the messages of a prompt belong together. `texts`: they are no conversation, so that none may be added or
+    left out. `apart`: each of them has the window to itself. `embeds`: they become vectors, and there is no reply."""
+
+    texts: bool = False
+    apart: bool = False
+    embeds: bool = False
+
+
+NO_LIMIT, NO_REPLY = ReplyLimit(), ReplyLimit(0)
+NOT_STORED, BOUND = Stored(), Stored(bound=True)
+CONVERSATION, TEXT, EMBEDDED = Form(), Form(texts=True), Form(texts=True, apart=True, embeds=True)
+
+
+class Prompt(msgspec.Struct, frozen=True):
     """What a client asked, understood: `head` is every top-level field, raw, in its order.
 
-    `ask` is the reply limit that the client set, in the field `ask_field`; `reply_floor` the least that this request's
-    own options allow (a thinking budget); `needs` what a model must be able to do; `pins` further message indices the
-    client pinned; `opaque` that parts are in it whose cost no count can prove, `sealed` that these are only texts that
-    the provider encrypted, whose lengths tell about what they cost. How many answers it asks for does not
-    matter: they share the prompt, but each has the window to itself. `api` is the name of its API, which decides how
-    its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so nothing is cut before
-    it refuses. `bound`: it refers to what its upstream has stored, so that no other upstream can serve it. `continues`:
-    the id of what the upstream has stored and this request goes on from, `appends` that its reply becomes a part of it,
-    `stored` its tokens (0: not known here).
-    `texts`: its messages are no conversation, so that none may be added or left out. `apart`: each of them has the
-    window to itself. `embeds`: they become vectors, and there is no reply. `placed`: the path of the request names its
-    model. `tools` returns the arguments of its tools, which are read when somebody asks.
+    `needs` is what a model must be able to do; `pins` further message indices the client pinned. How many answers it
+    asks for does not matter: they share the prompt, but each has the window to itself. `api` is the name of its API,
+    which decides how its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so
+    nothing is cut before it refuses. `placed`: the path of the request names its model. `tools` returns the arguments
+    of its tools, which are read when somebody asks.
     """
 
     model: str
     messages: tuple[Message, ...]
-    head: Mapping[str, bytes] = field(default_factory=dict)
-    ask: int | None = None
-    ask_field: str = "max_tokens"
-    reply_floor: int = 0
+    head: Mapping[str, bytes] = {}
+    reply: ReplyLimit = NO_LIMIT
     needs: frozenset[str] = frozenset()
     stream: bool = False
     pins: frozenset[int] = frozenset()
-    opaque: bool = False
-    sealed: bool = False
+    costs: Costs = Costs.PROVABLE
     api: str = CHAT
     managed: bool = False
-    bound: bool = False
-    continues: str = ""
-    appends: bool = False
-    stored: int = 0
-    texts: bool = False
-    apart: bool = False
-    embeds: bool = False
+    stored: Stored = NOT_STORED
+    form: Form = CONVERSATION
     placed: bool = False
     tools: Callable[[], ToolArguments] = no_tools
+
+    @property
+    def opaque(self) -> bool:
+        """Whether parts are in it whose cost no count can prove."""
+        return self.costs is not Costs.PROVABLE

@@ -146,7 +146,7 @@ class RequestContext(msgspec.Struct):
     def _is_uncounted(self) -> bool:
         """Whether it goes on from something stored whose length is not known here."""
         prompt = None if self.planned is None else self.planned.prompt
-        return prompt is not None and bool(prompt.continues) and not prompt.stored
+        return prompt is not None and bool(prompt.stored.continues) and not prompt.stored.tokens
 
     def is_truncated(self, usage: Usage) -> bool:
         """Whether the upstream read far fewer tokens than it was sent, by the figures that are known by now."""

@@ -298,16 +298,16 @@ class Knowledge:
     ) -> Facts:
         """The facts for this prompt, with what was `learned` of its model."""
         model = prompt.model
-        moves = not (prompt.embeds or prompt.placed)  # a vector of another model means nothing beside its client's
-        if moves and ladder.models and self.peers is not None and not prompt.bound:
+        moves = not (prompt.form.embeds or prompt.placed)  # a vector of another model means nothing beside its client's
+        if moves and ladder.models and self.peers is not None and not prompt.stored.bound:
             await self.peers.introduce(self, ladder.models, prompt.api, headers)
         await self.ready(model, ladder, cap, headers, learned, prompt.api)
         window = self.window_now(model, ladder, cap, learned)
         if window.source == LOADED:
             window = self.under_caps(_doubtful(self.known(model, learned)), ladder, cap)
-        if prompt.embeds and window.max_inputs is None and window.source in (TABLE, GAP):
+        if prompt.form.embeds and window.max_inputs is None and window.source in (TABLE, GAP):
             window = replace(window, guessed=True)  # it is that of a model with a similar name which writes text
-        allowed = self.candidates(ladder, prompt.api, headers, prompt.bound).items() if moves else ()
+        allowed = self.candidates(ladder, prompt.api, headers, prompt.stored.bound).items() if moves else ()
         candidates = tuple(one.candidate(prompt, name, ladder, cap, tenant) for name, one in allowed)
         return Facts(window, self.meter(prompt, model, learned), candidates, learned=learned)
 

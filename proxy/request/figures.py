@@ -175,7 +175,7 @@ def _of_plan(
         shape=shape_of(unit, tuple(sent.messages)),
     )
     prompt = planned.prompt
-    appends_to = prompt.continues if prompt is not None and prompt.appends else ""
+    appends_to = prompt.stored.continues if prompt is not None and prompt.stored.appends else ""
     kept = None if keeping is None else keeping.of_plan(plan, received.headers)
     size = sent.prompt + sent.window.counted(sent.least_reply)
     digests = () if planned.prefixes is None else planned.prefixes[0].digests

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from proxy.fit.learn import apply_learned, learn
 from proxy.fit.provider_count import without_count
 from proxy.fit.unknown_costs import after_refusal
+from proxy.model.conversation import Costs
 from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
@@ -70,7 +71,7 @@ class Healer:
         knowledge = self.knowledge.of(draft.model, received.api.name) if moved else self.knowledge
         if scanned.probing and len(record.refusals) <= 1:
             knowledge.cache.probe_refused(draft.model, scanned.tenant)
-        proves = not echoed and not prompt.continues
+        proves = not echoed and not prompt.stored.continues
         facts, scanned, found = self._learn(knowledge, scanned, sent, draft, ladder, refusal, proves=proves)
         context.scanned, record.suspicion = scanned, None
         if facts is None and (uncut or waits):
@@ -123,7 +124,7 @@ class Healer:
             return None, scanned, None
         found = None
         if proves:
-            opaque = planned.prompt.opaque and not planned.prompt.sealed
+            opaque = planned.prompt.costs is Costs.UNPROVABLE
             knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=opaque)
             found = knowledge.suspicion(sent, refusal, wiser.learned, opaque=opaque)
             if found is not None:

@@ -338,7 +338,7 @@ class Planner:
             sent = Plan(plan.before, plan.before, trusting=not stated)
             return replace(planned, plan=sent, payload=_unchanged(received, scanned))
         context.record.result = "unfit"
-        if planned.prompt is not None and planned.prompt.embeds:
+        if planned.prompt is not None and planned.prompt.form.embeds:
             raise inputs_do_not_fit(too_long_inputs(draft), draft.window.max_input or draft.window.tokens)
         reply, asked = least_reply(draft), plan.before.prompt
         raise does_not_fit(draft.prompt, reply, draft.margin, draft.window.tokens, takers(draft), asked)

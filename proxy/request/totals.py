@@ -125,7 +125,7 @@ class Totals:
         total = frame.total(tokens, part.start + len(new), marks)
         if part.prompt.opaque:  # then nothing of it is cached
             return replace(total, media=meter.media(new))
-        if part.prompt.apart:
+        if part.prompt.form.apart:
             return replace(total, longest=max(sum(meter.costs(run)) for run in runs(new)))
         return total
 

@@ -213,7 +213,7 @@ class RequestMeter:
         found = {part: count for part, count in tokens if count or part == PARTS[0]}
         if self.offset:
             found[PARTS[0] if self.offset > 0 else max(found, key=lambda part: found[part])] += self.added
-        return found | {STORED: self.prompt.stored} if self.prompt.stored else found
+        return found | {STORED: self.prompt.stored.tokens} if self.prompt.stored.tokens else found
 
     @cached_property
     def added(self) -> int:

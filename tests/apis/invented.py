@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Call, Edits, Kind, Message, Part, PartKind, Prompt
+from proxy.model.conversation import Call, Edits, Kind, Message, Part, PartKind, Prompt, ReplyLimit
 from proxy.model.plan import Plan
 from proxy.model.scan import Scan
 from proxy.wire.scan import NULL
@@ -62,7 +62,7 @@ def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:
     messages = [*orders, *(_message(bytes(raw), i) for i, raw in enumerate(log, len(orders)))]
     ask = json.loads(bytes(head["cap"])) if "cap" in head else None
     fields = {key: bytes(raw) for key, raw in head.items()}
-    return Prompt(json.loads(fields["engine"]), tuple(messages), fields, ask, "cap", pins=frozenset(pins))
+    return Prompt(json.loads(fields["engine"]), tuple(messages), fields, ReplyLimit(ask, "cap"), pins=frozenset(pins))
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
@@ -70,7 +70,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     draft, fields = plan.draft, dict(prompt.head)
     if draft.model != prompt.model:
         fields["engine"] = json.dumps(draft.model).encode()
-    if draft.reply != prompt.ask:
+    if draft.reply != prompt.reply.limit:
         fields["cap"] = b"%d" % (draft.reply or 0)
     if draft.blocks is not plan.before.blocks:
         sent = list(draft.messages)

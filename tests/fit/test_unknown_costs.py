@@ -10,7 +10,7 @@ import pytest
 from proxy.fit.plan import plan, start
 from proxy.fit.steps import prune_history
 from proxy.fit.unknown_costs import MOST_ALLOWED, after_refusal, on_what_is_shown, unknown_tokens
-from proxy.model.conversation import Prompt
+from proxy.model.conversation import Costs, Prompt
 from proxy.model.limits import LearnedLimits, Margin, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Facts, Ladder, LadderStep
@@ -34,7 +34,7 @@ def asked(images: int, words: int = 10, turns: int = 1) -> Prompt:
     for turn in range(turns):
         told += [makers.user(makers.words(words, f"t{turn}w")), makers.assistant("Yes.")]
     last = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, *map(picture, range(images))]}
-    return replace(makers.prompt([*told, last]), model=MODEL, opaque=True)
+    return replace(makers.prompt([*told, last]), model=MODEL, costs=Costs.UNPROVABLE)
 
 
 def facts(prompt: Prompt, tokens: int = 128_000, learned: LearnedLimits | None = None) -> Facts:

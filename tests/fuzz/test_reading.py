@@ -49,7 +49,7 @@ def test_the_scan_and_the_parser_agree(
     if scan is None or prompt is None:
         return
     assert (scan.model, scan.stream) == (prompt.model, prompt.stream)
-    assert scan.reserve == prompt.ask
+    assert scan.reserve == prompt.reply.limit
     if scan.most is not None:
         draft = start(prompt, ladder(), Facts(Window(10**9), meter_for(prompt, "gpt-4o", Remembering())))
         assert draft.prompt <= scan.most + NOT_IN_THE_BODY, "bytes bound the tokens"

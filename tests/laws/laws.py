@@ -129,12 +129,12 @@ def assert_fields_kept(dialect: Dialect, before: bytes, after: bytes) -> None:
 def assert_recounted(case: Case, plan: Plan, body: bytes) -> None:
     """The bytes that would be sent, parsed and counted anew, are what the plan says; and they fit, or it says not."""
     draft, again = plan.draft, case.dialect.parse(body, case.pins)
-    assert (again.model, again.ask) == (draft.model, draft.reply)
+    assert (again.model, again.reply.limit) == (draft.model, draft.reply)
     prompt = start(again, ladder(), Facts(draft.window, draft.meter)).prompt
     assert prompt == draft.prompt
     window, gap = draft.window.tokens, draft.window.margin(draft.meter.margin)
     margin, bound = gap.of(prompt), draft.window.max_input or window
-    reply = draft.floor if again.ask is None else again.ask
+    reply = draft.floor if again.reply.limit is None else again.reply.limit
     assert plan.fits == (prompt + reply + margin <= window and prompt + margin - gap.base <= bound)
     assert plan.possible == (prompt + min(draft.least, reply) <= window and prompt <= bound)
 

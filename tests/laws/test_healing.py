@@ -26,7 +26,7 @@ def truth(dialect: Dialect, body: bytes, ratio: float) -> tuple[int, int]:
     """What an upstream counts: prompt and reply."""
     sent = dialect.parse(body)
     counted = start(sent, ladder(), Facts(Window(10**6), WordMeter())).prompt
-    return math.ceil(ratio * counted), sent.ask or 0
+    return math.ceil(ratio * counted), sent.reply.limit or 0
 
 
 def refusal(case: Case, body: bytes, ratio: float, window: int, told: int) -> Refusal | None:

@@ -142,7 +142,10 @@ def test_what_the_default_ladder_made_fit_is_left_alone_by_the_next_one(case: Ca
     made = plan(prompt, found, case.facts)
     if made.fits:
         again = case.dialect.parse(case.dialect.render(prompt, made), case.pins)
-        assert plan(again, replace(found, floor=min(found.floor, again.ask or found.floor)), case.facts).notes == ()
+        assert (
+            plan(again, replace(found, floor=min(found.floor, again.reply.limit or found.floor)), case.facts).notes
+            == ()
+        )
 
 
 @given(case=cases())

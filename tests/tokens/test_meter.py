@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.fit.blocks import runs
-from proxy.model.conversation import Message, Prompt
+from proxy.model.conversation import Costs, Message, Prompt
 from proxy.model.limits import Correction, Corrections, CountUnit, LearnedLimits, Margin, Quality
 from proxy.model.outcome import Usage
 from proxy.model.ports import Meter
@@ -355,7 +355,7 @@ def test_a_message_that_nests_too_deep_is_counted_as_text(monkeypatch: pytest.Mo
 
 
 def test_encrypted_content_costs_what_its_api_says_whatever_the_factor() -> None:
-    asked = replace(prompt(CHAT), opaque=True)
+    asked = replace(prompt(CHAT), costs=Costs.UNPROVABLE)
     said = (replace(asked.messages[-1], hidden=70),)
     found = meter_for(asked, "gpt-4o", Remembering(), LearnedLimits(scale=2.0))
     assert found.costs(said)[0] == found.costs(asked.messages[-1:])[0] + 70

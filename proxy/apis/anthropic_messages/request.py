@@ -14,7 +14,7 @@ from proxy.apis.anthropic_messages.scan import API_NAME, MESSAGES, UNPROVABLE_PA
 from proxy.apis.anthropic_messages.scan import known_prefix as known_prefix
 from proxy.apis.anthropic_messages.scan import scan as scan
 from proxy.model import oversized_json
-from proxy.model.conversation import Call, Kind, Message, Prompt
+from proxy.model.conversation import Call, Costs, Kind, Message, Prompt, ReplyLimit, Stored
 from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value, read, string
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -107,20 +107,22 @@ def parse(
         model=model,
         messages=tuple(messages),
         head=fields,
-        ask=limit,
-        ask_field=LIMIT,
-        reply_floor=_thinking(fields),
+        reply=ReplyLimit(limit, LIMIT, _thinking(fields)),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
+        costs=Costs.of(not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS)),
         api=API_NAME,
-        bound=bool({"container", THREAD} & fields.keys())
-        or any(not plain and oversized_json.find(body, mark) >= 0 for mark in BOUND),
-        continues=_continued(fields),
+        stored=_stored(fields, b"" if plain else body),
         managed=_is_managed(fields),
         tools=DeclaredArguments((fields.get("tools", b""),), "input_schema"),
     )
+
+
+def _stored(fields: Mapping[str, bytes], body: bytes) -> Stored:
+    """What the upstream has stored of it. `body`: where to look for references; empty: nowhere."""
+    bound = bool({"container", THREAD} & fields.keys())
+    return Stored(bound or any(oversized_json.find(body, mark) >= 0 for mark in BOUND), _continued(fields))
 
 
 def _continued(fields: Mapping[str, bytes]) -> str:
@@ -211,7 +213,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
         head = _for_another_model(head, prompt.messages)
-    if draft.reply is not None and draft.reply != prompt.ask:
+    if draft.reply is not None and draft.reply != prompt.reply.limit:
         changed[LIMIT] = b"%d" % draft.reply
     if draft.blocks is not plan.before.blocks:
         sent = caching.with_marks(plan.before.messages, list(draft.messages))

@@ -16,7 +16,7 @@ from proxy.apis.ollama.scan import API_NAME, MESSAGES, has_images
 from proxy.apis.ollama.scan import known_prefix as known_prefix
 from proxy.apis.ollama.scan import scan as scan
 from proxy.model import oversized_json
-from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
+from proxy.model.conversation import NO_ID, Call, Costs, Kind, Message, Prompt, ReplyLimit
 from proxy.model.lenient_json import UNREADABLE, RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -84,12 +84,11 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        ask=limit,
-        ask_field=LIMIT_FIELD,
+        reply=ReplyLimit(limit, LIMIT_FIELD),
         needs=_needs(fields, images),
         stream=fields.get("stream") != b"false",
         pins=frozenset(pins),
-        opaque=images,
+        costs=Costs.of(images),
         api=API_NAME,
         tools=DeclaredArguments((fields.get("tools", b""),), "parameters", "function"),
     )

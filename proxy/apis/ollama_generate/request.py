@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
-from proxy.model.conversation import HEAD, TAIL, Kind, Message, Prompt
+from proxy.model.conversation import HEAD, TAIL, TEXT, Costs, Kind, Message, Prompt, ReplyLimit
 from proxy.model.lenient_json import UNREADABLE, RawFields
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -94,14 +94,13 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        ask=limit,
-        ask_field=LIMIT_FIELD,
+        reply=ReplyLimit(limit, LIMIT_FIELD),
         needs=frozenset({"vision"} if images else ()),
         stream=fields.get(STREAM) != b"false",
         pins=frozenset(pins),
-        opaque=images,
+        costs=Costs.of(images),
         api=NAME,
-        texts=True,
+        form=TEXT,
     )
 
 

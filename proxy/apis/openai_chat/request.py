@@ -11,7 +11,7 @@ from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.apis.openai_chat.scan import known_prefix as known_prefix
 from proxy.apis.openai_chat.scan import scan as scan
 from proxy.model import oversized_json
-from proxy.model.conversation import NO_ID, Call, Kind, Message, Prompt
+from proxy.model.conversation import BOUND, NO_ID, NOT_STORED, Call, Costs, Kind, Message, Prompt, ReplyLimit
 from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -38,7 +38,7 @@ NAME = "chat"
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
-BOUND = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
+BINDING = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
 SCHEMAS = ("tools", "functions")
 
@@ -98,14 +98,12 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        ask=max(limits.values(), default=None),
-        ask_field=next(iter(limits), "max_tokens"),
-        reply_floor=_thinking(fields),
+        reply=ReplyLimit(max(limits.values(), default=None), next(iter(limits), "max_tokens"), _thinking(fields)),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        opaque=not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS),
-        bound=not plain and any(oversized_json.find(body, mark) >= 0 for mark in BOUND),
+        costs=Costs.of(not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS)),
+        stored=BOUND if not plain and any(oversized_json.find(body, mark) >= 0 for mark in BINDING) else NOT_STORED,
         tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
     )
 
@@ -200,7 +198,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     changed: dict[str, bytes] = {}
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
-    if draft.reply != prompt.ask and draft.reply is not None:
+    if draft.reply != prompt.reply.limit and draft.reply is not None:
         changed |= _limits(prompt.head, draft.reply)
     if draft.blocks is not plan.before.blocks:
         sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content",))

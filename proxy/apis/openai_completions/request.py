@@ -13,7 +13,7 @@ import msgspec
 
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
-from proxy.model.conversation import HEAD, RULED, TAIL, Kind, Message, Prompt
+from proxy.model.conversation import HEAD, RULED, TAIL, Form, Kind, Message, Prompt, ReplyLimit
 from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -96,14 +96,12 @@ def parse(
         model=model,
         messages=tuple(messages),
         head=fields,
-        ask=_reply(asked),
-        ask_field=LIMIT,
-        reply_floor=0 if _is_set(asked) else DEFAULT_REPLY,  # what the client did not set cannot be lowered
+        # What the client did not set cannot be lowered.
+        reply=ReplyLimit(_reply(asked), LIMIT, 0 if _is_set(asked) else DEFAULT_REPLY),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
         api=NAME,
-        texts=True,
-        apart=prompts > 1,
+        form=Form(texts=True, apart=prompts > 1),
     )
 
 
@@ -113,7 +111,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     changed: dict[str, bytes] = {}
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
-    if draft.reply != prompt.ask:
+    if draft.reply != prompt.reply.limit:
         changed[LIMIT] = b"%d" % (draft.reply or 0)
     if draft.blocks is not plan.before.blocks:
         changed |= _written(list(draft.messages), listed=is_list(msgspec.Raw(prompt.head[PROMPT])))

@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
-from proxy.model.conversation import RULED, Kind, Message, Prompt
+from proxy.model.conversation import EMBEDDED, NO_REPLY, RULED, Kind, Message, Prompt
 from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -77,12 +77,10 @@ def parse(
         model=model,
         messages=messages,
         head=copied(head, whole),
-        ask=0,
+        reply=NO_REPLY,
         pins=frozenset(pins),
         api=NAME,
-        texts=True,
-        apart=True,
-        embeds=True,
+        form=EMBEDDED,
     )
 
 

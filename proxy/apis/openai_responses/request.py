@@ -33,7 +33,7 @@ from proxy.apis.openai_responses.scan import (
 from proxy.apis.openai_responses.scan import known_prefix as known_prefix
 from proxy.apis.openai_responses.scan import scan as scan
 from proxy.model import oversized_json
-from proxy.model.conversation import Call, Kind, Message, Prompt
+from proxy.model.conversation import Call, Costs, Kind, Message, Prompt, ReplyLimit, Stored
 from proxy.model.lenient_json import UNREADABLE, RawFields, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
@@ -120,18 +120,17 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        ask=_limit(fields.get(LIMIT)),
-        ask_field=LIMIT,
-        reply_floor=LEAST_REPLY,
+        reply=ReplyLimit(_limit(fields.get(LIMIT)), LIMIT, LEAST_REPLY),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get(STREAM) == b"true",
         pins=frozenset(pins),
         managed=_is_managed(fields),
-        continues=continued,
-        appends=stored and head.get(CONVERSATION, NULL) != NULL,
-        bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
-        opaque=opaque or sealed,
-        sealed=sealed and not opaque,
+        stored=Stored(
+            bound=stored or any(m.role in SEALED or m.role == REFERENCE for m in messages),
+            continues=continued,
+            appends=stored and head.get(CONVERSATION, NULL) != NULL,
+        ),
+        costs=Costs.of(opaque, sealed),
         api=NAME,
         tools=DeclaredArguments((fields.get("tools", b""),), "parameters"),
     )
@@ -169,7 +168,7 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     changed: dict[str, bytes] = {}
     if draft.model != prompt.model:
         changed["model"] = msgspec.json.encode(draft.model)
-    if draft.reply != prompt.ask and draft.reply is not None:
+    if draft.reply != prompt.reply.limit and draft.reply is not None:
         changed[LIMIT] = b"%d" % draft.reply
     if draft.blocks is not plan.before.blocks:
         sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content", "output"))

@@ -83,7 +83,7 @@ class ProviderCounts:
 
     def counts(self, prompt: Prompt) -> bool:
         """Whether the upstream counts such prompts. What it has stored is not in the body of a count."""
-        return not (prompt.apart or prompt.continues) and self._counter(prompt) is not None
+        return not (prompt.form.apart or prompt.stored.continues) and self._counter(prompt) is not None
 
     def _counter(self, prompt: Prompt) -> Counter | None:
         upstream = self.client.upstream

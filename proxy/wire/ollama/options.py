@@ -51,7 +51,7 @@ def rendered(prompt: Prompt, plan: Plan, changed: Mapping[str, bytes]) -> bytes:
     draft, new = plan.draft, dict(changed)
     if draft.model != prompt.model:
         new["model"] = msgspec.json.encode(draft.model)
-    if draft.reply is not None and draft.reply != prompt.ask and OPTIONS in prompt.head:
+    if draft.reply is not None and draft.reply != prompt.reply.limit and OPTIONS in prompt.head:
         new[OPTIONS] = with_reply_limit(prompt.head[OPTIONS], draft.reply)
     fields = {key: new.get(key, raw) for key, raw in prompt.head.items()}
     return object_of((refusing(fields) if new else fields).items())

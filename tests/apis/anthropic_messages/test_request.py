@@ -44,7 +44,7 @@ def test_a_request_is_read() -> None:
         {"role": "system", "content": "s"},
     ]
     found = parse(body(*told, system="be brief", stream=True, max_tokens=9, x_own=[1]), pins=[1])
-    assert (found.model, found.stream, found.ask, found.ask_field, found.api) == (
+    assert (found.model, found.stream, found.reply.limit, found.reply.field, found.api) == (
         "m",
         True,
         9,
@@ -86,7 +86,7 @@ def test_a_compaction_stands_for_all_before_it() -> None:
 
 @pytest.mark.parametrize(("limit", "ask"), [(9, 9), (9.0, 9), (0, None), (None, None)])
 def test_the_reply_limit(limit: float | None, ask: int | None) -> None:
-    assert parse(body(max_tokens=limit)).ask == ask
+    assert parse(body(max_tokens=limit)).reply.limit == ask
 
 
 @pytest.mark.parametrize(
@@ -99,12 +99,12 @@ def test_the_reply_limit(limit: float | None, ask: int | None) -> None:
     ],
 )
 def test_a_thinking_budget_is_the_least_reply(thinking: Any, least: int) -> None:
-    assert parse(body(thinking=thinking)).reply_floor == least
+    assert parse(body(thinking=thinking)).reply.least == least
 
 
 @pytest.mark.parametrize("thinking", [b'{"budget_tokens":%b}' % (b"9" * 5_000), b'"\xff"', b"1e999", b"[1]"])
 def test_thinking_that_cannot_be_read_has_no_budget(thinking: bytes) -> None:
-    assert parse(body(thinking=0).replace(b'"thinking": 0', b'"thinking": ' + thinking)).reply_floor == 0
+    assert parse(body(thinking=0).replace(b'"thinking": 0', b'"thinking": ' + thinking)).reply.least == 0
 
 
 def test_what_a_model_must_be_able_to_do_is_read_off_the_request() -> None:
@@ -242,8 +242,8 @@ def test_a_body_too_long_to_be_decoded_at_once_is_read_and_written_as_any(monkey
 
 def test_a_thread_that_the_upstream_holds_stays_with_it() -> None:
     goes_on = parse(body(thread={"type": "continue", "previous_message_id": "msg_1"}))
-    assert goes_on.bound and goes_on.continues == "msg_1"
+    assert goes_on.stored.bound and goes_on.stored.continues == "msg_1"
     begun = parse(body(thread={"type": "create"}))
-    assert begun.bound and not begun.continues
+    assert begun.stored.bound and not begun.stored.continues
     for other in ({}, {"thread": 5, "container": "c"}, {"thread": {"previous_message_id": 5}}):
-        assert not parse(body(**other)).continues
+        assert not parse(body(**other)).stored.continues

@@ -47,11 +47,12 @@ def planned(sent: Prompt) -> Plan:
 def test_a_request_is_read() -> None:
     told = [{"role": "system", "content": "s"}, HELLO, {"role": "odd", "content": "x"}]
     found = parse(body(*told, options={"num_predict": 9}, x_own=[1]), pins=[1])
-    assert (found.model, found.stream, found.ask, found.api) == ("m", True, 9, "ollama")
+    assert (found.model, found.stream, found.reply.limit, found.api) == ("m", True, 9, "ollama")
     assert [m.kind for m in found.messages] == [Kind.INSTRUCTION, Kind.USER, Kind.OTHER]
     assert [json.loads(m.raw) for m in found.messages] == told and found.pins == frozenset({1})
     assert found.head["x_own"] == b"[1]" and not parse(body(stream=False)).stream
-    assert parse(body(options=None)).ask is None and parse(body(options={"num_predict": -1})).ask is None
+    assert parse(body(options=None)).reply.limit is None
+    assert parse(body(options={"num_predict": -1})).reply.limit is None
 
 
 def test_a_body_is_recognised_by_what_only_this_api_has() -> None:

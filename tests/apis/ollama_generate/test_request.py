@@ -43,13 +43,13 @@ def shortened(sent: Prompt, window: int) -> Plan:
 
 def test_a_request_is_read() -> None:
     found = parse(body(system="s", context=[1, 2], options={"num_predict": 9}), pins=[1])
-    assert (found.model, found.stream, found.ask, found.api) == ("m", True, 9, "generate")
+    assert (found.model, found.stream, found.reply.limit, found.api) == ("m", True, 9, "generate")
     assert [(m.role, m.kind, m.keep, m.index) for m in found.messages] == [
         ("system", Kind.INSTRUCTION, "", 0),
         ("context", Kind.OTHER, TAIL, 1),
         ("prompt", Kind.USER, "", 2),
     ]
-    assert found.texts and found.pins == {1} and not parse(body(stream=False)).stream
+    assert found.form.texts and found.pins == {1} and not parse(body(stream=False)).stream
     assert found.messages[1].parts()[0].kind is PartKind.TOKENS
 
 

@@ -40,7 +40,7 @@ def planned(sent: Prompt) -> Plan:
 def test_a_request_is_read() -> None:
     told = [user("hi"), *tool_round("call_1", "42", name="add"), assistant("done")]
     found = parse(body(told, stream=True, n=2, max_tokens=9, x_own=[1]), pins=[1])
-    assert (found.model, found.stream, found.ask, found.ask_field) == ("gpt-4o", True, 9, "max_tokens")
+    assert (found.model, found.stream, found.reply.limit, found.reply.field) == ("gpt-4o", True, 9, "max_tokens")
     assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
     assert [m.index for m in found.messages] == [0, 1, 2, 3] and found.pins == frozenset({1})
     assert found.messages[1].calls == (Call("call_1", "add"),) and found.messages[2].answers == ("call_1",)
@@ -74,7 +74,7 @@ def test_a_call_id_on_a_message_that_is_no_result_answers_nothing() -> None:
 )
 def test_the_reply_limit_is_the_larger_of_what_was_asked(fields: dict[str, Any], ask: int | None, field: str) -> None:
     found = parse(asking(**fields))
-    assert (found.ask, found.ask_field) == (ask, field)
+    assert (found.reply.limit, found.reply.field) == (ask, field)
 
 
 @pytest.mark.parametrize(
@@ -89,12 +89,12 @@ def test_the_reply_limit_is_the_larger_of_what_was_asked(fields: dict[str, Any],
     ],
 )
 def test_a_thinking_budget_is_the_least_reply(thinking: Any, floor: int) -> None:
-    assert parse(asking(thinking=thinking)).reply_floor == floor
+    assert parse(asking(thinking=thinking)).reply.least == floor
 
 
 def test_thinking_that_is_no_utf8_has_no_budget() -> None:
     sent = asking(thinking="canary").replace(b"canary", b"\xed\xa0\x80")
-    assert parse(sent).reply_floor == 0
+    assert parse(sent).reply.least == 0
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_is_no_request_that_we_understand_is_said_to_be_none(wrong: bytes) 
 )
 def test_a_limit_under_one_is_none_and_keeps_its_bytes(fields: bytes, ask: int | None, field: str) -> None:
     asked = parse(b'{"model":"m",' + fields + b',"messages":[{"role":"user","content":"x"}]}')
-    assert (asked.ask, asked.ask_field) == (ask, field)
+    assert (asked.reply.limit, asked.reply.field) == (ask, field)
     first = plan(asked, ladder(), facts(1000))
     draft = replace(first.draft, reply=None if ask is None else ask - 1)
     sent = render(asked, replace(first, draft=draft))

@@ -63,8 +63,8 @@ def test_a_request_is_scanned_and_the_bytes_of_its_longest_prompt_bound_its_toke
 @pytest.mark.parametrize(("limit", "reply"), [(None, DEFAULT_REPLY), (-1, DEFAULT_REPLY), (0, 0), (50, 50), (5.0, 5)])
 def test_a_request_without_a_limit_gets_sixteen_tokens(limit: Any, reply: int) -> None:
     sent = body("a", max_tokens=limit)
-    assert scan(sent).reserve == parse(sent).ask == reply
-    assert scan(body("a")).reserve == parse(body("a")).ask == DEFAULT_REPLY
+    assert scan(sent).reserve == parse(sent).reply.limit == reply
+    assert scan(body("a")).reserve == parse(body("a")).reply.limit == DEFAULT_REPLY
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_several_prompts_with_one_suffix_or_no_answer_at_all_are_not_understood(
 
 def test_each_prompt_is_a_message_and_several_have_the_window_to_themselves() -> None:
     one, several = parse(body("a")), parse(body(["a", "b c"]))
-    assert [json.loads(m.raw) for m in several.messages] == ["a", "b c"] and several.apart and not one.apart
-    assert one.texts and several.texts and all(m.pinned for m in several.messages)
+    assert [json.loads(m.raw) for m in several.messages] == ["a", "b c"] and several.form.apart and not one.form.apart
+    assert one.form.texts and several.form.texts and all(m.pinned for m in several.messages)
     made = planned(several)
     assert made.draft.prompt == 2 and made.draft.billed == 3
 
@@ -126,7 +126,7 @@ def test_of_several_prompts_only_those_that_are_too_long_are_shortened() -> None
 def test_code_around_a_gap_keeps_both_of_its_sides_and_gets_no_marker() -> None:
     code = "\n".join(f"def f{i}(x):\n    return x + {i}" for i in range(900))
     read = parse(body(code, suffix=code))
-    assert [m.keep for m in read.messages] == [TAIL, HEAD] and not read.apart
+    assert [m.keep for m in read.messages] == [TAIL, HEAD] and not read.form.apart
     sent = fitted(code, suffix=code, max_tokens=64)
     assert code.endswith("\n" + sent["prompt"]) and code.startswith(sent["suffix"]) and sent["suffix"].endswith("\n")
     assert min(len(sent["prompt"]), len(sent["suffix"])) > 4000

@@ -39,7 +39,7 @@ def test_the_bytes_of_the_longest_input_bound_its_tokens_and_there_is_no_reply()
     assert (found.model, found.reserve, found.stream, found.most) == ("text-embedding-3-small", 0, False, 8)
     assert found.seen.count == 2 and API.request.known_prefix(b"", found, PrefixDigest(0, 0, 0, (), None)) is None
     prompt = parse(body("ab"))
-    assert prompt.ask == 0 and prompt.embeds and prompt.apart and prompt.texts
+    assert prompt.reply.limit == 0 and prompt.form.embeds and prompt.form.apart and prompt.form.texts
 
 
 @pytest.mark.parametrize("sent", [b"", b"{}", b"[]", body([]), body(None), body([{"text": "a"}]), body([1, "a"])])

@@ -11,7 +11,7 @@ from hypothesis import given
 from proxy.apis.openai_responses.request import parse, render, without_extension, without_stream
 from proxy.apis.openai_responses.scan import known_prefix, scan
 from proxy.fit.plan import plan, start
-from proxy.model.conversation import Call, Kind, Prompt
+from proxy.model.conversation import Call, Costs, Kind, Prompt
 from proxy.model.oversized_json import LONGEST
 from proxy.model.plan import Plan
 from proxy.model.structs import replace
@@ -49,8 +49,8 @@ def sent_without(prompt: Prompt, *dropped: int) -> dict[str, Any]:
 
 def test_a_request_is_read() -> None:
     found = parse(body(ASKED, THOUGHT, CALL, OUTPUT, instructions="Brief.", stream=True, max_output_tokens=99), [2])
-    assert (found.model, found.stream, found.ask, found.ask_field) == ("gpt-5", True, 99, "max_output_tokens")
-    assert (found.api, found.reply_floor, found.pins) == ("responses", 16, frozenset({2}))
+    assert (found.model, found.stream, found.reply.limit, found.reply.field) == ("gpt-5", True, 99, "max_output_tokens")
+    assert (found.api, found.reply.least, found.pins) == ("responses", 16, frozenset({2}))
     kinds = [Kind.INSTRUCTION, Kind.USER, Kind.ASSISTANT, Kind.ASSISTANT, Kind.RESULT]
     assert [m.kind for m in found.messages] == kinds and [m.index for m in found.messages] == [0, 1, 2, 3, 4]
     assert found.messages[3].calls == (Call("c", "f"),) and found.messages[4].answers == ("c",)
@@ -128,7 +128,7 @@ def test_encrypted_reasoning_costs_while_it_is_read() -> None:
 )
 def test_whether_a_part_has_an_unknown_cost_is_known(given: bytes, opaque: bool) -> None:
     assert parse(given).opaque is opaque
-    assert parse(given).sealed is (given == body(ASKED, THOUGHT))
+    assert (parse(given).costs is Costs.SEALED) is (given == body(ASKED, THOUGHT))
 
 
 def test_what_a_model_must_be_able_to_do_is_read_off_the_request() -> None:
@@ -221,14 +221,17 @@ def test_a_very_long_output_is_read_without_being_decoded() -> None:
 
 
 def test_what_only_its_own_upstream_can_read_keeps_it_there() -> None:
-    assert parse(body(THOUGHT, ASKED)).bound and parse(body({"id": "msg_1"})).bound
-    assert parse(body(ASKED, previous_response_id="resp_1")).bound and not parse(body(ASKED, CALL, OUTPUT)).bound
+    assert parse(body(THOUGHT, ASKED)).stored.bound and parse(body({"id": "msg_1"})).stored.bound
+    assert (
+        parse(body(ASKED, previous_response_id="resp_1")).stored.bound
+        and not parse(body(ASKED, CALL, OUTPUT)).stored.bound
+    )
 
 
 def test_what_a_request_goes_on_from_is_known_by_its_id() -> None:
     def continued(**fields: Any) -> tuple[str, bool]:
         found = parse(body(ASKED, **fields))
-        return found.continues, found.appends
+        return found.stored.continues, found.stored.appends
 
     assert continued(previous_response_id="resp_1") == ("resp_1", False)
     assert continued(previous_response_id="resp_1", conversation=None) == ("resp_1", False)

@@ -15,6 +15,7 @@ from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.fit.plan import start
 from proxy.fit.provider_count import KIND
+from proxy.model.conversation import Form, Stored
 from proxy.model.limits import Window
 from proxy.model.plan import CountRequest, Draft, Facts, Want
 from proxy.model.structs import replace
@@ -144,8 +145,9 @@ def test_only_what_the_upstream_can_count_is_wanted(tmp_path: Path) -> None:
     async def check() -> None:
         async with counting(tmp_path) as (_, services, found):
             assert found.counts(SENT)
-            for other in ({"api": "messages"}, {"apart": True}, {"continues": "resp_1"}):
-                assert not found.counts(replace(SENT, **other))
+            assert not found.counts(replace(SENT, api="messages"))
+            assert not found.counts(replace(SENT, form=Form(apart=True)))
+            assert not found.counts(replace(SENT, stored=Stored(continues="resp_1")))
             off = ROWS + "enabled = false\n"
             assert not replace(found, counters=()).counts(SENT) and not replace(found, seconds=0.0).counts(SENT)
             (tmp_path / "counters.toml").write_text(off.replace(CALL, "").rstrip() + "\n" + CALL, "utf-8")
