@@ -126,7 +126,7 @@ def inherited(name: str) -> Iterator[str]:
             yield from (f"{made.__name__}.{attribute}" for attribute in sorted(used & private))
 
 
-@pytest.mark.parametrize("name", [name for name in trees() if name != "proxy.cli.__main__"])
+@pytest.mark.parametrize("name", [name for name in sources() if name != "proxy.cli.__main__"])
 def test_no_module_uses_what_is_private_to_others(name: str) -> None:
     assert list(accesses(sources()[name])) == []
     assert list(inherited(name)) == []
