@@ -17,7 +17,8 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.pool import Timeouts
 from proxy.http.receiving import Receive, Scope
 from proxy.http.relay import Send
-from proxy.http.server.protocol import Asgi, Protocol
+from proxy.http.server.port import Asgi
+from proxy.http.server.protocol import Protocol
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.request.passthrough import passthrough

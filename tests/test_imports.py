@@ -50,7 +50,7 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "tokenizers": ("proxy.tokens.encodings",),
     "cryptography": ("proxy.cache.sealing",),
     "uvloop": ("proxy.http.server.serve",),
-    "httptools": ("proxy.http.client.connection", "proxy.http.server.protocol"),
+    "httptools": ("proxy.http.client.connection", "proxy.http.server.protocol", "proxy.http.server.request_head"),
     "aiohappyeyeballs": ("proxy.http.client.dialer",),
     "rich": ("proxy.cli",),
     "isal": ("proxy.observe.recording.recording_files",),

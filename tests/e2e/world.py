@@ -14,7 +14,7 @@ import uvloop
 from proxy.apis import error_body
 from proxy.app import create_app
 from proxy.config.settings import read_settings
-from proxy.http.server.protocol import Asgi
+from proxy.http.server.port import Asgi
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
 from proxy.services import build

@@ -32,7 +32,7 @@ byte belongs to, when to stop reading, and when to close. Four small state machi
     `pipeline` is full                          the rest of the input is `_unparsed`, from `_parse_offset` on
     bodies behind `_current` are too large      `_pipelined_bytes`
 
-   A paused transport does not report a disconnect, so `_disconnect_timer` polls for it while the flow is held.
+   A paused transport does not report a disconnect, so `Flow` polls for it while it is held.
 
 4. Writing is paused while the client does not read. `_read_rate` runs meanwhile, and aborts the connection of a client
    that reads less than `min_rate`.
@@ -41,36 +41,46 @@ byte belongs to, when to stop reading, and when to close. Four small state machi
 from __future__ import annotations
 
 import asyncio
-import re
-import select
-from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from functools import lru_cache, partial
+from collections import deque
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, cast
-from urllib.parse import unquote
 
 import httptools
 
 from proxy.errors import ClientError
-from proxy.http.addresses import network_of
-from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.cancellation import MinReadRate
 from proxy.http.server.cycle import STATUS_LINE, Cycle
 from proxy.http.server.flow import Flow
+from proxy.http.server.port import Port
+from proxy.http.server.request_head import (
+    BAD_REQUEST,
+    CHECKED,
+    HEAD_END,
+    HEAD_TOO_LARGE,
+    MAX_HEAD,
+    MAX_HEADERS,
+    MAX_PIPELINED,
+    MAX_TARGET,
+    SHORT_TARGET,
+    TARGET_TOO_LONG,
+    VERSION_NOT_SUPPORTED,
+    error_of,
+    expects_continue,
+    has_many_heads,
+    head_without_upgrade,
+    is_handshake,
+    parse_target,
+    parse_target_cached,
+    version_of,
+)
 from proxy.http.tunnel import Detached
 from proxy.wire.headers import Header
 
 HEAD_TIMEOUT_S = 20.0  # from the accept, or from a request's first byte, to the end of the request's head
-MAX_HEAD = 64 * 1024  # bytes of a request's head
-MAX_HEADERS = 200
-MAX_TARGET = 32 * 1024
-SHORT_TARGET = 256  # bytes; parsed targets up to this length are cached
 KEEP_ALIVE_EXPIRY_S = 75.0  # longer than a load balancer's usual 60, so that it closes first and loses no response
 LINGERING_SECONDS = 30.0  # for the rest of a body after its response is sent: a close at once could lose the response
 MAX_BUFFERED = 64 * 1024  # bytes buffered behind a WebSocket handshake until its response, or behind a running request
-MAX_PIPELINED = 8  # requests that may queue behind a running one; at this number, parsing pauses
-HEAD_END = b"\r\n\r\n"
-DISCONNECT_POLL_SECONDS = 1.0  # between two checks for a client's disconnect while reading is paused
 MIN_RATE = 240.0  # bytes per second that a client must read while writing is paused
 READ_RATE_SECONDS = 60.0  # interval over which that rate is measured
 REJECT_CLOSE_SECONDS = 1.0  # from the response to a rejected request to the close of the connection
@@ -78,115 +88,10 @@ ERROR_HEAD = (
     b"content-type: application/json\r\ncontent-length: %d\r\nx-should-retry: false\r\nconnection: close\r\n\r\n"
 )
 ASGI = {"version": "3.0", "spec_version": "2.3"}
-Asgi = Callable[[Any, Any, Any], Awaitable[None]]
-UPGRADE = frozenset((b"upgrade", b"http2-settings"))  # headers, and options of Connection
-CHECKED = frozenset((b"transfer-encoding", b"expect"))  # headers that decide how the body is received
-
-BAD_REQUEST = ClientError(400, "This is not a valid HTTP request.", code="bad_request")
-HEAD_TOO_LARGE = ClientError(
-    431, f"The request's head exceeds {MAX_HEAD} bytes or {MAX_HEADERS} headers.", code="head_too_large"
-)
-TARGET_TOO_LONG = ClientError(414, f"The request's target exceeds {MAX_TARGET} bytes.", code="target_too_long")
-VERSION_NOT_SUPPORTED = ClientError(505, "The HTTP version must be 1.1 or 1.0.", code="http_version_not_supported")
-INVALID_HOST = ClientError(
-    400, "A request must have one Host header: a host, and optionally a port.", code="invalid_host"
-)
-# RFC 9112, 3.2: uri-host [ ":" port ]; the host may be empty. RFC 6874 adds the zone of an IPv6 address.
-HOST = re.compile(
-    rb"(?:\[[0-9A-Fa-f:.]+(?:%25[\w.~-]+)?\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(?::[0-9]*)?[ \t]*"
-)
-CODING_NOT_SUPPORTED = ClientError(
-    501, "The only supported Transfer-Encoding is chunked.", code="transfer_coding_unsupported"
-)
-
-
-def _parse_target(url: bytes) -> tuple[str, bytes, bytes]:
-    """Returns the target's decoded path, its raw path and its query. Raises HttpParserError or ValueError if the target
-    is invalid."""
-    if url == b"*":  # RFC 9112, 3.2.4
-        return "*", b"*", b""
-    parsed = httptools.parse_url(url)
-    if (parsed.schema or b"http").lower() not in (b"http", b"https"):
-        raise ValueError("the scheme is not http or https")
-    raw = parsed.path or b"/"  # the absolute form may have an empty path (RFC 9110, 4.2.3)
-    path = raw.decode("ascii")
-    return unquote(path) if "%" in path else path, raw, parsed.query or b""
-
-
-_parse_target_cached = lru_cache(maxsize=1024)(_parse_target)
-
-
-def _without_upgrade(headers: Iterable[Header]) -> Iterator[Header]:
-    """Yields the headers without the upgrade. Other options of Connection stay: they name hop-by-hop headers."""
-    for name, value in headers:
-        if name == b"connection":
-            value = b",".join(option for option in value.split(b",") if option.strip().lower() not in UPGRADE)
-        if name not in UPGRADE and (value or name != b"connection"):
-            yield name, value
 
 
 def _address(found: object) -> tuple[str, int] | None:
     return (str(found[0]), int(found[1])) if isinstance(found, tuple) and len(found) >= 2 else None
-
-
-def _has_many_heads(data: bytes) -> bool:
-    """Whether `data` may contain more pipelined requests than the queue allows. The first head is usually followed by a
-    body with few line breaks: a search that finds none in 1 MB takes 20 us, a count of them takes 500."""
-    at = data.find(HEAD_END) + len(HEAD_END)
-    for _ in range(2 * MAX_PIPELINED):
-        at = data.find(b"\n", at) + 1
-        if not at:
-            return False
-    return data.count(HEAD_END) > MAX_PIPELINED
-
-
-class Port:
-    """State shared by all connections of one listening port: the application, its lifespan state, the callbacks for
-    error bodies and events, the open connections and the running tasks. `per_address`: connections that one address may
-    have at once, 0: any number."""
-
-    __slots__ = (
-        "_addresses",
-        "_too_many",
-        "app",
-        "connections",
-        "error_body",
-        "event",
-        "per_address",
-        "state",
-        "tasks",
-    )
-
-    def __init__(
-        self,
-        app: Asgi,
-        state: dict[str, Any],
-        error_body: ErrorBody,
-        event: Event = ignore,
-        per_address: int = 0,
-    ) -> None:
-        self.app, self.state, self.error_body, self.event = app, state, error_body, event
-        self.per_address = per_address
-        self._addresses: Counter[str] = Counter()
-        self._too_many = RateLimitedEvent(event, "an address has too many connections: further ones are closed")
-        self.connections: set[Protocol] = set()
-        self.tasks: set[asyncio.Task[None]] = set()
-
-    def open_from(self, address: str) -> bool:
-        """Counts a connection of an address. Returns whether the address may have it."""
-        network = network_of(address)
-        self._addresses[network] += 1
-        if self._addresses[network] <= self.per_address:
-            return True
-        self._too_many(limit=self.per_address)
-        return False
-
-    def closed_from(self, address: str) -> None:
-        """No longer counts a connection of an address."""
-        network = network_of(address)
-        self._addresses[network] -= 1
-        if not self._addresses[network]:
-            del self._addresses[network]
 
 
 class Protocol(asyncio.Protocol):
@@ -227,7 +132,6 @@ class Protocol(asyncio.Protocol):
         self._trailing_data = b""
         self._unparsed, self._parse_offset = b"", 0
         self._pipelined_bytes = 0  # bytes of bodies buffered behind the running request
-        self._disconnect_timer: asyncio.TimerHandle | None = None
         self._read_rate: MinReadRate | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._linger_timer: asyncio.TimerHandle | None = None
@@ -262,10 +166,9 @@ class Protocol(asyncio.Protocol):
         """Stops all timers and reports the disconnect to the running and the newest request."""
         self._stop_head_timer()
         self._stop_lingering()
-        for timer in (self._keep_alive_timer, self._disconnect_timer):
-            if timer is not None:
-                timer.cancel()
-        self._keep_alive_timer = self._disconnect_timer = None
+        if self._keep_alive_timer is not None:
+            self._keep_alive_timer.cancel()
+            self._keep_alive_timer = None
         self._stop_read_rate()
         self._unparsed = b""
         for cycle in (self._current, self.cycle):  # of pipelined requests, the first and the last
@@ -274,7 +177,7 @@ class Protocol(asyncio.Protocol):
         self.port.connections.discard(self)
         if self.port.per_address and self._client is not None:
             self.port.closed_from(self._client[0])
-        self.flow.resume_writing()
+        self.flow.close()
         if exc is None:
             self.transport.close()
         del self._parser  # breaks a reference cycle
@@ -284,7 +187,7 @@ class Protocol(asyncio.Protocol):
         if self._unparsed:
             self._unparsed = self._unparsed[self._parse_offset :] + data
             self._parse_offset = 0
-        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and _has_many_heads(data):
+        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and has_many_heads(data):
             self._unparsed, self._parse_offset = data, 0
             self._parse_pipelined()
         else:
@@ -300,25 +203,7 @@ class Protocol(asyncio.Protocol):
             start = end
         self._unparsed, self._parse_offset = (data, start) if start < len(data) else (b"", 0)
         if self._unparsed:
-            self._pause_pipeline()
-
-    def _pause_pipeline(self) -> None:
-        """Pauses reading until the queue is shorter. A paused transport does not report a disconnect, so a timer polls
-        for it."""
-        self.flow.hold()
-        if self._disconnect_timer is None and hasattr(select, "POLLRDHUP"):
-            self._disconnect_timer = self.loop.call_later(DISCONNECT_POLL_SECONDS, self._poll_disconnect)
-
-    def _poll_disconnect(self) -> None:
-        self._disconnect_timer = None
-        if self.transport.is_closing() or not self.flow.held:
-            return
-        poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
-        if poll.poll(0):
-            self.transport.abort()
-        else:
-            self._disconnect_timer = self.loop.call_later(DISCONNECT_POLL_SECONDS, self._poll_disconnect)
+            self.flow.hold()
 
     def _parse(self, data: bytes) -> None:
         if self._parsing_stopped:
@@ -384,7 +269,9 @@ class Protocol(asyncio.Protocol):
         self._in_head = False
         self._version = self._parser.get_http_version()
         if self._version != "1.1":
-            self._check_version()
+            self._version = version_of(self._version)
+            if not self._version:
+                raise self._rejection(VERSION_NOT_SUPPORTED)
         if len(self._url) > MAX_TARGET:
             raise self._rejection(TARGET_TOO_LONG)
         too_large = self._framing_bytes > MAX_HEAD and sum(len(n) + len(v) + 4 for n, v in self._headers) > MAX_HEAD
@@ -392,10 +279,13 @@ class Protocol(asyncio.Protocol):
             raise self._rejection(HEAD_TOO_LARGE)
         names = dict(self._headers)
         if names.get(b"host") != self._host or len(names) != len(self._headers) or not CHECKED.isdisjoint(names):
-            self._check_headers()
+            self._check_headers(names)
         if self._parser.should_upgrade():
-            if not self._is_handshake():
-                self._replayed_head = self._head_without_upgrade()
+            method, version = self._parser.get_method(), self._parser.get_http_version()
+            if not is_handshake(method, version, self._headers):
+                if method == b"CONNECT":
+                    raise self._rejection(BAD_REQUEST)
+                self._replayed_head = head_without_upgrade(method, self._url, version, self._headers)
                 return
             if self.cycle is not None and not self.cycle.response_complete:
                 raise self._rejection(BAD_REQUEST)  # a handshake may not be pipelined behind a pending response
@@ -405,35 +295,17 @@ class Protocol(asyncio.Protocol):
         self._in_body = True
         self._framing_bytes = 0
 
-    def _check_version(self) -> None:
-        """Treats a higher minor version as 1.1 (RFC 9110, 2.5). Rejects another major version."""
-        major, _, minor = self._version.partition(".")
-        if major != "1":
-            raise self._rejection(VERSION_NOT_SUPPORTED)
-        self._version = "1.0" if minor == "0" else "1.1"
-
-    def _check_headers(self) -> None:
-        hosts = 0
-        for name, value in self._headers:
-            if name == b"host":
-                hosts += 1
-                self._check_host(value)
-            elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                raise self._rejection(CODING_NOT_SUPPORTED)  # the upstream would get the body without this header
-            elif name == b"expect" and value.lower() == b"100-continue":
-                self._expects_continue = True
-        if hosts != 1 and (hosts or self._version != "1.0"):
-            raise self._rejection(INVALID_HOST)
-
-    def _check_host(self, value: bytes) -> None:
-        if not HOST.fullmatch(value):
-            raise self._rejection(INVALID_HOST)
-        self._host = value
+    def _check_headers(self, names: Mapping[bytes, bytes]) -> None:
+        error = error_of(self._headers, self._version)
+        if error is not None:
+            raise self._rejection(error)
+        self._host = names.get(b"host", self._host)
+        self._expects_continue = b"expect" in names and expects_continue(self._headers)
 
     def _receive_request(self) -> None:
         """Starts the application for the request, or queues the request behind the running one."""
         version, url, parser, state = self._version, self._url, self._parser, self.port.state
-        path, raw_path, query = _parse_target_cached(url) if len(url) <= SHORT_TARGET else _parse_target(url)
+        path, raw_path, query = parse_target_cached(url) if len(url) <= SHORT_TARGET else parse_target(url)
         scope: dict[str, Any] = {
             **self._scope,
             "http_version": version,
@@ -474,17 +346,6 @@ class Protocol(asyncio.Protocol):
         self._rejected_with = error
         return ValueError(error.code)
 
-    def _is_handshake(self) -> bool:
-        """Whether the request is a WebSocket handshake (RFC 6455, 4.1): an HTTP/1.1 GET without a body."""
-        headers = dict(self._headers)
-        return (
-            [value.lower() for name, value in self._headers if name == b"upgrade"] == [b"websocket"]
-            and self._parser.get_method() == b"GET"
-            and self._parser.get_http_version() == "1.1"
-            and headers.get(b"content-length", b"0") == b"0"
-            and b"transfer-encoding" not in headers
-        )
-
     def _buffer_trailing_data(self, data: bytes) -> None:
         """Buffers bytes behind a handshake until its response is sent."""
         self._trailing_data += data
@@ -497,15 +358,6 @@ class Protocol(asyncio.Protocol):
         self._upgrading = False
         self._stop_read_rate()
         return Detached(self.transport, self, trailing_data, self.flow.write_paused)
-
-    def _head_without_upgrade(self) -> bytes:
-        """Returns the head without its request to upgrade, which a server may ignore (RFC 9110, 7.8). Many Java clients
-        send `Upgrade: h2c` with every first request, and llhttp treats their bodies as data of the new protocol."""
-        if self._parser.get_method() == b"CONNECT":
-            raise self._rejection(BAD_REQUEST)
-        kept = [b"%b: %b\r\n" % header for header in _without_upgrade(self._headers)]
-        version = self._parser.get_http_version().encode()
-        return b"%b %b HTTP/%b\r\n%b\r\n" % (self._parser.get_method(), self._url, version, b"".join(kept))
 
     def _parse_without_upgrade(self, rest: bytes) -> None:
         head, self._replayed_head = self._replayed_head, b""
@@ -523,7 +375,7 @@ class Protocol(asyncio.Protocol):
         if self.pipeline:
             self._pipelined_bytes += len(body)
             if self._pipelined_bytes > MAX_BUFFERED:
-                self._pause_pipeline()
+                self.flow.hold()
 
     def on_message_complete(self) -> None:
         """Marks the request's body as complete."""

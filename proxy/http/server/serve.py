@@ -20,7 +20,8 @@ import uvloop
 
 from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
 from proxy.http.server.lifespan import Lifespan
-from proxy.http.server.protocol import MIN_RATE, READ_RATE_SECONDS, Asgi, Port, Protocol
+from proxy.http.server.port import Asgi, Port
+from proxy.http.server.protocol import MIN_RATE, READ_RATE_SECONDS, Protocol
 
 BACKLOG = 2048  # connections that the kernel queues until they are accepted
 POLL_SECONDS = 0.1  # between two checks for a stop

@@ -13,16 +13,8 @@ from proxy.errors import too_large
 from proxy.http.memory_budget import Budget
 from proxy.http.receiving import Receive, Scope, read_body
 from proxy.http.relay import Send, send_error
-from proxy.http.server.protocol import (
-    HEAD_TIMEOUT_S,
-    HOST,
-    LINGERING_SECONDS,
-    MAX_HEAD,
-    MAX_HEADERS,
-    MAX_PIPELINED,
-    MAX_TARGET,
-    Protocol,
-)
+from proxy.http.server.protocol import HEAD_TIMEOUT_S, LINGERING_SECONDS, Protocol
+from proxy.http.server.request_head import MAX_HEAD, MAX_HEADERS, MAX_PIPELINED, MAX_TARGET
 from tests.recorder import chunk
 from tests.serving import Reply, ask, dialling, eventually, get, post, run, serving
 
@@ -115,18 +107,6 @@ def test_another_minor_version_is_served_as_1_1() -> None:
                 assert json.loads((await client.reply()).body)[-1] == "x"
 
     run(check())
-
-
-@pytest.mark.parametrize("host", [b"", b"a.b:80", b"[::1]", b"a%20b", b"x_y:", b"a \t"])
-def test_a_host_is_a_name_or_an_address_and_perhaps_a_port(host: bytes) -> None:
-    assert HOST.fullmatch(host)
-
-
-@pytest.mark.parametrize(
-    "host", [b"a b", b"a/b", b"@b", b"a:b", b"a:80:80", b"[::1", b"a%2", b"\xc3\xa4", b"a?b", b"a\\b"]
-)
-def test_what_is_no_host_is_none(host: bytes) -> None:
-    assert not HOST.fullmatch(host)
 
 
 CODINGS = [(b"gzip, chunked",), (b"gzip", b"chunked"), (b"deflate,chunked",), (b"chunked, chunked",), (b"xchunked",)]
