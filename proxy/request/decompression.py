@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from proxy.errors import overloaded
 from proxy.http.memory_budget import Room
+from proxy.wire.coding import CODED, IDENTITY, decompressor
 from proxy.wire.scan import NotUnderstood
 
-CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 PIECE = 256 * 1024  # bytes that are unpacked at a time
 RATIO = 100  # a body may unpack to at most this multiple of its size (Envoy's max_inflate_ratio); JSON's is 3 to 30
 ALWAYS = 1 << 20  # bytes that any body may unpack to, whatever its ratio
@@ -17,20 +17,19 @@ ALWAYS = 1 << 20  # bytes that any body may unpack to, whatever its ratio
 Run = Callable[..., Awaitable[bytes]]
 
 
-async def unpacked(body: bytes, coding: bytes, limit: int, run: Run, room: Room | None = None) -> bytes:
+async def unpacked(body: bytes, coding: str, limit: int, run: Run, room: Room | None = None) -> bytes:
     """The body without its content-encoding. `run(heavy, work, *arguments)` runs work, in a thread where it is heavy.
 
     Raises NotUnderstood for an unknown encoding, for a corrupt body, and for a body that would unpack to more than
     `limit` bytes, to more than `RATIO` times its size, or to more than the whole budget; ClientError 503 if the budget
     has no `room` for it in time.
     """
-    if coding not in CODINGS:
-        raise NotUnderstood("its content-encoding is not one that we know")
-    bits = CODINGS[coding]
-    if bits is None:
+    if coding in IDENTITY:
         return body
+    if coding not in CODED:
+        raise NotUnderstood("its content-encoding is not one that we know")
     limit = min(limit, max(ALWAYS, RATIO * len(body)))
-    machine = zlib.decompressobj(bits)
+    machine = decompressor(coding)
     rest, parts, size = body, list[bytes](), 0
     while not machine.eof:
         try:

@@ -13,6 +13,7 @@ from proxy.model.bounded import Bounded
 from proxy.model.outcome import Refusal
 from proxy.request.context import RequestContext
 from proxy.upstreams.internal_client import tenant_of
+from proxy.wire.coding import IDENTITY, KNOWN, beginning, coding_of
 from proxy.wire.headers import Header, value_of
 from proxy.wire.refusals import LOOK, Rules, recognise, recognise_event
 from proxy.wire.response_prefix import (
@@ -24,7 +25,7 @@ from proxy.wire.response_prefix import (
     read_prefix,
     refusal_in,
 )
-from proxy.wire.tap import ENCODED, PLAIN, STREAM, STREAMS, Tap, uncoded
+from proxy.wire.tap import STREAM, STREAMS, Tap
 
 FIRST_EVENT_S = 1.0  # how long a stream's first bytes wait for its first event, so that a refusal in it can be healed
 MAX_HELD = 1 << 20  # bytes of a stream that wait longer: its first events may repeat the instructions and the tools
@@ -90,10 +91,10 @@ class RefusalDetector:
         """
         if answer.status >= 400:
             body = await answer.read(LOOK)
-            plain = uncoded(body, coding_of(answer), LOOK)
+            plain = beginning(body, coding_of(answer.headers), LOOK)
             return body, None if plain is None else recognise(self.rules, answer.status, plain)
         kind = (value_of(answer.headers, b"content-type") or b"").lower()
-        if answer.status != 200 or coding_of(answer) not in PLAIN:
+        if answer.status != 200 or coding_of(answer.headers) not in IDENTITY:
             return b"", None
         if kind.startswith(STREAMS_OF_EVENTS):
             return await self._stream(api, answer, near, FIRST_EVENT_S if seconds is None else seconds)
@@ -137,7 +138,7 @@ def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     """Whether the answer is an event stream without an event: some servers fail so if the request is too long."""
     kind = (value_of(answer.headers, b"content-type") or b"").lower()
     streams = answer.whole and answer.status == 200 and kind.startswith(STREAM.encode())
-    return streams and coding_of(answer) in PLAIN and is_empty(api, seen)
+    return streams and coding_of(answer.headers) in IDENTITY and is_empty(api, seen)
 
 
 def hold_seconds(context: RequestContext, doubtful: bool = False) -> float:
@@ -161,14 +162,9 @@ def _waits(shown: ResponsePrefix, near: bool) -> bool:
     return not shown.settled if near else shown is NO_EVENT
 
 
-def coding_of(answer: Answer) -> str:
-    """The answer's content-encoding."""
-    return (value_of(answer.headers, b"content-encoding") or b"").decode("latin-1").strip().lower()
-
-
 def unreadable(answer: Answer) -> bool:
     """Whether the answer may be a refusal in a content-encoding that the proxy does not decode (br, zstd)."""
-    return answer.status in REFUSAL_STATUSES and coding_of(answer) not in (*PLAIN, *ENCODED)
+    return answer.status in REFUSAL_STATUSES and coding_of(answer.headers) not in KNOWN
 
 
 def plainly(headers: Iterable[Header]) -> list[Header]:

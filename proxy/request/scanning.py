@@ -14,6 +14,7 @@ from proxy.request.decompression import unpacked
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.stages import Received, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool
+from proxy.wire.coding import coding_of
 from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.headers import value_of
 from proxy.wire.scan import NotUnderstood, without_lone_surrogates
@@ -72,8 +73,7 @@ class BodyScanner:
         return await self.pool.run(len(plain) > HEAVY_BYTES, _without_key, received.api, received.body, plain)
 
     async def _unpacked(self, received: Received, room: Room | None) -> bytes:
-        coding = (value_of(received.headers, b"content-encoding") or b"").strip().lower()
-        return await unpacked(received.body, coding, self.max_body, self.pool.run, room)
+        return await unpacked(received.body, coding_of(received.headers), self.max_body, self.pool.run, room)
 
 
 def _checked_scan(api: Api, body: bytes, pinned: bool) -> tuple[bytes, Scan, int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from proxy.model.api import Api, ResponseState
 from proxy.model.outcome import Usage
 from proxy.wire import ndjson
+from proxy.wire.coding import CODED, IDENTITY, decompressor_of_answer
 from proxy.wire.sse import END, events, with_lf
 
 # Bytes of a response that are kept, its last ones. All that counts in a stream is at its end: finish reason, usage and
@@ -23,9 +24,6 @@ MAX_INFLATED = 1_048_576  # decoded bytes of one chunk: what decodes to more is 
 STREAM = "text/event-stream"
 STREAMS = (STREAM, ndjson.MEDIA_TYPE)
 JSON = ("application/json", "+json")
-PLAIN = ("", "identity")
-GZIP = ("gzip", "x-gzip")
-ENCODED = (*GZIP, "deflate")
 ERROR = b"error"  # in every API's errors; a quick test, for most streams have none and are not read
 Framing = Callable[[bytes], Iterator[tuple[bytes, bytes]]]  # the events in a stream's bytes
 
@@ -45,10 +43,10 @@ class Tap:
     def __init__(self, api: Api, content_type: str = "", encoding: str = "") -> None:
         self._api = api
         self._coding = encoding.strip().lower()
-        self._encoded = self._coding in ENCODED
+        self._encoded = self._coding in CODED
         self._inflate: zlib._Decompress | None = None
         self._start = b""  # of an encoded body, until its first two bytes show how to decode it
-        self._kind = _kind(content_type) if self._coding in PLAIN + ENCODED else ""
+        self._kind = _kind(content_type) if self._encoded or self._coding in IDENTITY else ""
         self._max = KEEP_STREAM if self._kind in STREAMS else KEEP_JSON
         self._kept: deque[bytes] = deque()
         self._size = 0
@@ -108,7 +106,7 @@ class Tap:
             self._start = chunk = self._start + chunk
             if len(chunk) < 2:
                 return b""
-            self._inflate = zlib.decompressobj(_wbits(self._coding, chunk))
+            self._inflate = decompressor_of_answer(self._coding, chunk)
         try:
             plain = self._inflate.decompress(chunk, MAX_INFLATED)
         except zlib.error:
@@ -159,30 +157,6 @@ class Tap:
         for block in _around(data, self._api.response.landmarks(data), end):
             for name, payload in framed(block):
                 self._state = self._api.response.read(payload, self._state, name)
-
-
-def uncoded(data: bytes, encoding: str, limit: int = KEEP_JSON) -> bytes | None:
-    """The beginning of a body without its content-encoding, of at most `limit` bytes.
-
-    None for an unknown encoding, or for bytes that are not so encoded.
-    """
-    coding = encoding.strip().lower()
-    if coding in PLAIN:
-        return data[:limit]
-    if coding not in ENCODED:
-        return None
-    try:
-        return zlib.decompressobj(_wbits(coding, data)).decompress(data, limit)
-    except zlib.error:
-        return None
-
-
-def _wbits(coding: str, start: bytes) -> int:
-    """zlib's `wbits` for a body that starts so. Deflate has a zlib header (RFC 9110, 8.4.1.2); some omit it."""
-    if coding in GZIP:
-        return 31
-    headed = start[:1] and start[0] & 15 == zlib.DEFLATED and int.from_bytes(start[:2]) % 31 == 0
-    return zlib.MAX_WBITS if headed else -zlib.MAX_WBITS
 
 
 def _kind(content_type: str) -> str:

@@ -23,40 +23,40 @@ async def at_once(heavy: bool, work: Callable[..., bytes], *arguments: object) -
     return work(*arguments)
 
 
-def take_off(packed: bytes, coding: bytes = b"gzip", limit: int = 100_000, room: Room | None = None) -> bytes:
+def take_off(packed: bytes, coding: str = "gzip", limit: int = 100_000, room: Room | None = None) -> bytes:
     return asyncio.run(unpacked(packed, coding, limit, at_once, room))
 
 
 @pytest.mark.parametrize(
     ("coding", "packed"),
     [
-        (b"", PLAIN),
-        (b"identity", PLAIN),
-        (b"gzip", gzip.compress(PLAIN, mtime=0)),
-        (b"x-gzip", gzip.compress(PLAIN, mtime=0)),
-        (b"deflate", zlib.compress(PLAIN)),
+        ("", PLAIN),
+        ("identity", PLAIN),
+        ("gzip", gzip.compress(PLAIN, mtime=0)),
+        ("x-gzip", gzip.compress(PLAIN, mtime=0)),
+        ("deflate", zlib.compress(PLAIN)),
     ],
 )
-def test_what_is_packed_in_a_way_that_we_know_is_unpacked(coding: bytes, packed: bytes) -> None:
+def test_what_is_packed_in_a_way_that_we_know_is_unpacked(coding: str, packed: bytes) -> None:
     assert take_off(packed, coding) == PLAIN
 
 
 @pytest.mark.parametrize(
     ("coding", "packed"),
     [
-        (b"br", PLAIN),
-        (b"zstd", PLAIN),
-        (b"gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0)),
-        (b"gzip", PLAIN),
-        (b"gzip", b""),
-        (b"gzip", gzip.compress(PLAIN, mtime=0)[:-5]),
-        (b"gzip", gzip.compress(PLAIN, mtime=0) + b"x"),
-        (b"gzip", gzip.compress(PLAIN, mtime=0) + gzip.compress(PLAIN, mtime=0)),
-        (b"gzip", gzip.compress(b" " * 200_000, mtime=0)),
-        (b"deflate", b"none"),
+        ("br", PLAIN),
+        ("zstd", PLAIN),
+        ("gzip, gzip", gzip.compress(gzip.compress(PLAIN, mtime=0), mtime=0)),
+        ("gzip", PLAIN),
+        ("gzip", b""),
+        ("gzip", gzip.compress(PLAIN, mtime=0)[:-5]),
+        ("gzip", gzip.compress(PLAIN, mtime=0) + b"x"),
+        ("gzip", gzip.compress(PLAIN, mtime=0) + gzip.compress(PLAIN, mtime=0)),
+        ("gzip", gzip.compress(b" " * 200_000, mtime=0)),
+        ("deflate", b"none"),
     ],
 )
-def test_what_cannot_be_unpacked_is_not_understood(coding: bytes, packed: bytes) -> None:
+def test_what_cannot_be_unpacked_is_not_understood(coding: str, packed: bytes) -> None:
     with pytest.raises(NotUnderstood) as raised:
         take_off(packed, coding)
     assert "encoding" in str(raised.value) or "unpacks" in str(raised.value)
@@ -75,7 +75,7 @@ def test_pieces_are_joined_and_all_but_the_first_are_heavy() -> None:
         places.append(heavy)
         return work(*arguments)
 
-    assert asyncio.run(unpacked(gzip.compress(plain), b"gzip", 1 << 20, aside)) == plain
+    assert asyncio.run(unpacked(gzip.compress(plain), "gzip", 1 << 20, aside)) == plain
     assert places == [False, True, True, True]
 
 
@@ -89,7 +89,7 @@ def test_F10_a_bomb_is_not_unpacked() -> None:
         return part
 
     with pytest.raises(NotUnderstood):
-        asyncio.run(unpacked(bomb, b"gzip", 64 << 20, aside))
+        asyncio.run(unpacked(bomb, "gzip", 64 << 20, aside))
     assert sum(made) <= max(ALWAYS, RATIO * len(bomb)) + PIECE
 
 

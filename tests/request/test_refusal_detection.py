@@ -22,7 +22,7 @@ from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request import refusal_detection as module
 from proxy.request.context import RequestContext
-from proxy.request.refusal_detection import RefusalDetector, coding_of, hold_seconds, plainly, unreadable
+from proxy.request.refusal_detection import RefusalDetector, hold_seconds, plainly, unreadable
 from proxy.request.stages import Counted, Planned, Received, Scanned
 from proxy.wire.headers import Header
 from proxy.wire.refusals import Rules
@@ -166,7 +166,6 @@ def test_only_a_refusal_that_cannot_be_read_is_worth_another_question() -> None:
         answer(429, b"br"),
     ):
         assert not unreadable(readable)
-    assert coding_of(answer(200, b" BR ")) == "br"
 
 
 def test_another_question_asks_for_plain_text() -> None:

@@ -18,7 +18,7 @@ from proxy.apis.openai_chat import API
 from proxy.model.api import ResponseState
 from proxy.model.outcome import Usage
 from proxy.model.structs import replace
-from proxy.wire.tap import KEEP_JSON, KEEP_STREAM, MAX_INFLATED, Tap, uncoded
+from proxy.wire.tap import KEEP_JSON, KEEP_STREAM, MAX_INFLATED, Tap
 from tests.counted_work import calls_of
 
 STREAM = "text/event-stream; charset=utf-8"
@@ -214,7 +214,6 @@ def test_encoded_streams_are_read_on_a_copy(encoding: str, encoder: Any) -> None
 
 def test_an_encoded_answer_that_is_empty_says_nothing() -> None:
     assert known(fed([b""], encoding="deflate")) == (None, None, False, None, False)
-    assert uncoded(b"", "deflate") == b""
 
 
 def test_an_encoding_that_is_not_read_and_bytes_that_are_not_what_they_say_are_let_by() -> None:
@@ -229,27 +228,6 @@ def test_a_bomb_is_given_up() -> None:
     tap = fed([gzip.compress(b"data: " + b"x" * (2 * MAX_INFLATED)), b"more"], encoding="gzip")
     assert known(tap) == (None, None, False, None, False)
     assert not tap._kept
-
-
-@pytest.mark.parametrize(
-    ("encoding", "body"),
-    [
-        ("", b"some text"),
-        ("identity", b"some text"),
-        ("gzip", gzip.compress(b"some text", mtime=0)),
-        ("GZIP", gzip.compress(b"some text", mtime=0)[:-4]),
-        ("deflate", zlib.compress(b"some text")),
-        ("deflate", zlib.compress(b"some text")[2:-4]),
-    ],
-)
-def test_the_beginning_of_a_body_can_be_had_without_its_encoding(encoding: str, body: bytes) -> None:
-    assert uncoded(body, encoding) == b"some text"
-    assert uncoded(body, encoding, 4) == b"some"
-
-
-@pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip", b"x" * 20), ("deflate", b"\xff" * 20)])
-def test_where_it_cannot_be_had_that_is_said(encoding: str, body: bytes) -> None:
-    assert uncoded(body, encoding) is None
 
 
 def test_a_chunk_costs_next_to_nothing() -> None:

@@ -7,7 +7,6 @@ neither searched for keys nor compressed again: the file gets the gzip member th
 from __future__ import annotations
 
 import secrets
-import zlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -16,13 +15,13 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from proxy.model.bounded import SMALL, Bounded
 from proxy.observe.recording.recording_files import Packed, Piece, packed
-from proxy.wire.headers import Header, value_of
+from proxy.wire.coding import IDENTITY, coding_of
+from proxy.wire.headers import Header
 from proxy.wire.key_marks import may_have_key
 from proxy.wire.keys import Known, without_keys
 
 Headers = Sequence[Header]
 MAX_BODY_BYTES = 8 << 20  # of one body, also without its content-encoding: making its line takes four times as much
-CODINGS = {b"": None, b"identity": None, b"gzip": 31, b"x-gzip": 31, b"deflate": 47}  # zlib's window bits
 
 BLOCK = 8192  # bytes of a body that are compressed together
 SHORT = 4096  # bytes of a body that is compressed together with others: a member takes 20 us
@@ -67,7 +66,7 @@ class KnownBodies:
         return digest in self._ready or self._checked(digest, body, headers)
 
     def _checked(self, digest: Digest, body: bytes, headers: Headers) -> bool:
-        if self._without_keys(body, digest[0]) is not body or plain(body, headers) is not body:
+        if coding_of(headers) not in IDENTITY or self._without_keys(body, digest[0]) is not body:
             return False
         if one_line(body) is not body:
             return False
@@ -134,22 +133,6 @@ def _digests(body: bytes) -> list[bytes]:
 
 def _head(body: bytes, name: bytes) -> bytes:
     return b',"bytes":%d,"content":"bodies","%b":' % (len(body), name)
-
-
-def plain(body: bytes, headers: Headers) -> bytes | None:
-    """The body without its content-encoding; None if it has one that cannot be removed."""
-    coding = value_of(headers, b"content-encoding")
-    bits = CODINGS.get(coding.strip().lower(), 0) if coding else None
-    if bits is None:
-        return body
-    if not bits:
-        return None
-    machine = zlib.decompressobj(bits)
-    try:
-        unpacked = machine.decompress(body, MAX_BODY_BYTES)
-    except zlib.error:
-        return None
-    return unpacked if machine.eof else None
 
 
 def one_line(body: bytes) -> bytes | None:

@@ -23,9 +23,10 @@ from typing import NamedTuple
 import msgspec
 
 from proxy.config.settings import BODIES, META
-from proxy.observe.recording.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies, plain
+from proxy.observe.recording.recorded_bodies import END, MAX_BODY_BYTES, SHORT, Headers, Keys, KnownBodies
 from proxy.observe.recording.recorded_lines import Line, Request, figures
 from proxy.observe.recording.recording_files import LEAST, LEVEL, Piece, RecordingFiles, packed
+from proxy.wire.coding import coding_of, decoded
 
 MAX_HELD_BYTES = 32 << 20  # of bodies of requests in progress and of what is to be written; more is dropped
 REQUEST_BYTES = 1024  # of a request that the thread has to finish, without its body
@@ -300,7 +301,7 @@ class Recorder:
 
     def _fields(self, request: Request, sender: Sender) -> Sequence[Piece]:
         """The end of a line, from the fields of the body."""
-        body = None if request.body is None else plain(request.body, request.headers)
+        body = None if request.body is None else decoded(request.body, coding_of(request.headers), MAX_BODY_BYTES)
         if not body:
             return (END,) if body is not None else (b',"content":"dropped"}\n',)
         if self._content == BODIES:

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from proxy.observe.recording import recorded_bodies
-from proxy.observe.recording.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line, plain
+from proxy.observe.recording.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line
 from proxy.observe.recording.recording_files import Packed, Piece
 from proxy.wire.keys import without_keys
 from tests.wire.key_spellings import OWN, bodies_with_keys, harmless_bodies, is_told
@@ -169,6 +169,5 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_parts_are_as_their_names_say() -> None:
-    assert plain(b"{}", ()) == b"{}" and plain(b"{}", ((b"content-encoding", b"br"),)) is None
     body = b'{"content": 1}'
     assert one_line(body) is body and one_line(b"{") is None
