@@ -21,7 +21,6 @@ import pytest
 from proxy.config.settings import BODIES, META
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode, Note
-from proxy.observe.recording import recorded_bodies
 from proxy.observe.recording import recorder as recording
 from proxy.observe.recording.recorded_bodies import Headers
 from proxy.observe.recording.recorded_lines import Request
@@ -197,7 +196,7 @@ def test_a_content_encoding_is_removed(desk: Desk, coding: bytes, packed: bytes)
 def test_a_body_that_cannot_be_unpacked_is_dropped(
     desk: Desk, coding: bytes, packed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recorded_bodies, "MAX_BODY_BYTES", 1000)
+    monkeypatch.setattr(recording, "MAX_BODY_BYTES", 1000)
     (line,) = desk.recorded(of(packed, (b"content-encoding", coding)))
     assert line["content"] == "dropped" and "request" not in line
 
