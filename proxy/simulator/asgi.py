@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from proxy.simulator.settings import SimulatorConfig
@@ -13,6 +14,8 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
+JSON_HEADERS: Headers = ((b"content-type", b"application/json"),)
+EVENT_HEADERS: Headers = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 
 class ResponseAborted(Exception):
@@ -30,6 +33,20 @@ class Response:
     status: int
     headers: Headers
     chunks: Iterable[bytes]
+
+
+def whole(status: int, body: bytes, headers: Headers = JSON_HEADERS, more: Headers = ()) -> Response:
+    """A response of a known length; `more` are headers after that."""
+    middle = len(body) // 2  # two chunks, so that `abort_after=1` aborts in the middle
+    length = (b"content-length", b"%d" % len(body))
+    return Response(status, (*headers, length, *more), (body[:middle], body[middle:]))
+
+
+def failing(chunks: Iterable[bytes], after: int | None, last: bytes) -> Iterator[bytes]:
+    """The chunks of a stream that may break off: after so many, `last` is its end."""
+    yield from islice(chunks, after)
+    if after is not None:
+        yield last
 
 
 async def respond(response: Response, config: SimulatorConfig, receive: Receive, send: Send) -> None:

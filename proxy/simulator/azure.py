@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
@@ -13,7 +13,6 @@ from proxy.simulator.check import ApiError
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 
 PREFIX = "/openai/deployments/"
-SERVED = ("chat/completions", "completions", "embeddings")
 NO_KEY = (
     "Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an "
     "active subscription and use a correct regional API endpoint for your resource."
@@ -36,10 +35,13 @@ def authorize(request: RecordedRequest, config: SimulatorConfig) -> None:
         raise ApiError(401, NO_KEY, code="401")
 
 
-def as_openai(request: RecordedRequest, config: SimulatorConfig) -> RecordedRequest:
-    """The same request for the model that the deployment runs. Raises `ApiError` (404)."""
+def as_openai(request: RecordedRequest, config: SimulatorConfig, deployed: Container[str]) -> RecordedRequest:
+    """The same request for the model that the deployment runs. `deployed`: the paths behind the names of deployments.
+
+    Raises `ApiError` (404).
+    """
     name, _, rest = request.path.removeprefix(PREFIX).partition("/")
-    if rest not in SERVED or not parse_qs(request.query.decode("latin-1")).get("api-version"):
+    if rest not in deployed or not parse_qs(request.query.decode("latin-1")).get("api-version"):
         raise ApiError(404, "Resource not found", code="404")
     model = config.deployments.get(name)
     if model is None:

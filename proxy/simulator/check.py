@@ -1,9 +1,9 @@
-"""The errors of the simulated API, and the type of a validation check. It checks nothing itself."""
+"""Errors in OpenAI's shape, and what checks of requests are: their type, and their order. It checks nothing itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -32,6 +32,12 @@ class ApiError(Exception):
 
 Body = Mapping[str, Any]
 Check = Callable[[Body], ApiError | None]  # returns the error for an invalid body, else None
+Asked = TypeVar("Asked")
+
+
+def validate(asked: Asked, checks: Sequence[Callable[[Asked], ApiError | None]]) -> ApiError | None:
+    """The error of the first check that fails; None for a valid request."""
+    return next((error for check in checks if (error := check(asked)) is not None), None)
 
 
 def invalid(message: str, code: str, param: str) -> ApiError:

@@ -50,6 +50,10 @@ class EmbeddingRefusal:
             return body[self.truncate] not in NO_CUT
         return self.cuts
 
+    def limit(self, window: int, batch: int) -> int:
+        """Its limit, of a window and of the size of a pass."""
+        return batch if self.batch else window
+
     def refusal(self, index: int, limit: int, prompt: int) -> Refused:
         """The refusal of one input. All sizes are in tokens."""
         message = self.text.format(index=index, limit=limit, prompt=prompt, excess=prompt - limit)
@@ -98,3 +102,8 @@ EMBEDDERS: Mapping[str, EmbeddingRefusal] = {
     ),
     "ollama": EmbeddingRefusal("the input length exceeds the context length", cuts=True),
 }
+
+
+def embedder(provider: str) -> EmbeddingRefusal:
+    """How a provider's embeddings refuse; as OpenAI's did where it has no wording of its own."""
+    return EMBEDDERS.get(provider, OPENAI)

@@ -80,6 +80,10 @@ class SimulatorConfig:
         if self.provider not in known:
             raise ValueError(f"unknown provider {self.provider}; known are {', '.join(known)}")
 
+    def window_of(self, model: str) -> int:
+        """The window of a model."""
+        return self.windows.get(model, self.window)
+
 
 # Request headers that override the configuration for one request.
 OVERRIDES: Mapping[bytes, tuple[str, Callable[[str], Any]]] = {

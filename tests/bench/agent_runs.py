@@ -25,11 +25,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.simulator import anthropic_messages, anthropic_validation, ollama, responses
-from proxy.simulator.anthropic_request import Request
-from proxy.simulator.check import ApiError
-from proxy.simulator.responses_validation import checks
-from proxy.simulator.validation import validate
+from proxy.simulator.anthropic_messages import validation
+from proxy.simulator.anthropic_messages.counting import count_prompt as count_messages
+from proxy.simulator.anthropic_messages.request import Request
+from proxy.simulator.check import ApiError, validate
+from proxy.simulator.ollama.answer import check
+from proxy.simulator.ollama.answer import count_prompt as count_ollama
+from proxy.simulator.ollama_server import OllamaError
+from proxy.simulator.openai_responses.counting import count_prompt as count_responses
+from proxy.simulator.openai_responses.validation import checks
 from proxy.tokens.encodings import encoding
 from tests.bench import messages_form
 from tests.bench.arguments import existing
@@ -137,13 +141,13 @@ def _fault(error: ApiError | None) -> str:
 
 
 def _messages_fault(body: Body) -> str:
-    return _fault(anthropic_validation.validate(Request(body)))
+    return _fault(validation.validate(Request(body)))
 
 
 def _ollama_fault(body: Body) -> str:
     try:
-        ollama.check(body)
-    except ollama.OllamaError as error:
+        check(body)
+    except OllamaError as error:
         return error.message
     return ""
 
@@ -248,7 +252,7 @@ FORMS = {
         "gpt-4o",
         _responses,
         lambda body: body["input"],
-        responses.count_prompt,
+        count_responses,
         lambda body: _fault(validate(body, checks())),
     ),
     "messages": Form(
@@ -256,7 +260,7 @@ FORMS = {
         "claude-sonnet-4-5",
         _messages,
         lambda body: [{"system": body.get("system", "")}, *body["messages"]],
-        lambda body: anthropic_messages.count_prompt(json.dumps(body).encode()),
+        lambda body: count_messages(json.dumps(body).encode()),
         _messages_fault,
     ),
     "ollama": Form(
@@ -264,7 +268,7 @@ FORMS = {
         "gpt-oss:20b",
         _ollama,
         lambda body: body["messages"],
-        lambda body: ollama.count_prompt(json.dumps(body).encode()),
+        lambda body: count_ollama(json.dumps(body).encode()),
         _ollama_fault,
     ),
 }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.simulator.anthropic_request import Request
-from proxy.simulator.anthropic_validation import validate
+from proxy.simulator.anthropic_messages.request import Request
+from proxy.simulator.anthropic_messages.validation import validate
 from tests.bench.messages_form import conversation, request
 from tests.makers import assistant, system, tool_round, user
 

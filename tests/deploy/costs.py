@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxy.simulator.counting import count_prompt
+from proxy.simulator.openai_chat.counting import count_prompt
 from tests.deploy.traffic import PRICES, Done, Message
 
 PRIMING = 3  # tokens of a prompt that stand after its last message

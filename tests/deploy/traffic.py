@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from proxy.cli import demo
 from proxy.simulator.app import Simulator
-from proxy.simulator.counting import count_prompt
+from proxy.simulator.openai_chat.counting import count_prompt
 
 CHAT = "/v1/chat/completions"
 RESERVE = 3000  # tokens for the reply of a request that sets no limit: the ladders' default

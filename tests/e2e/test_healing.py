@@ -14,9 +14,9 @@ import pytest
 
 from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
-from proxy.simulator.counting import count_prompt
+from proxy.simulator.openai_chat.counting import count_prompt
+from proxy.simulator.openai_responses.replies import REFUSAL_EVENTS
 from proxy.simulator.refusals import PROVIDERS
-from proxy.simulator.responses_replies import REFUSAL_EVENTS
 from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
 from tests.serving import ask, get, post, run

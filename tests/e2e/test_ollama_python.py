@@ -282,7 +282,7 @@ def test_of_a_context_that_is_too_long_the_oldest_tokens_go(here: World) -> None
 
 def test_a_model_is_loaded_through_the_proxy(here: World) -> None:
     assert client(here.through).generate("phi3:medium", "").done_reason == "load"
-    assert "phi3:medium" in here.simulator.loaded
+    assert "phi3:medium" in here.simulator.held["loaded"]
 
 
 @pytest.mark.parametrize("truncate", [None, True, False])

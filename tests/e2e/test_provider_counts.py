@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from proxy.cache import remote
-from proxy.simulator.anthropic_messages import count_prompt as count_messages
+from proxy.simulator.anthropic_messages.counting import count_prompt as count_messages
 from proxy.simulator.app import Simulator, SimulatorConfig
-from proxy.simulator.counting import count_prompt
+from proxy.simulator.openai_chat.counting import count_prompt
 from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import Peer, Recorder, Request, answer, recording
 from tests.redis_server import RedisServer, redis_server

@@ -10,7 +10,8 @@ import pytest
 
 from proxy.config.rules import load_rules
 from proxy.simulator.app import SimulatorConfig
-from proxy.simulator.validation import checks_for, validate
+from proxy.simulator.check import validate
+from proxy.simulator.openai_chat.validation import checks_for
 from tests.e2e.services import before_simulator, body, sentence
 from tests.makers import assistant, system, tool_round, user
 from tests.serving import run

@@ -8,8 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.simulator import anthropic_messages, completions, ollama, ollama_generate, responses
-from proxy.simulator.counting import count_prompt
+from proxy.simulator.anthropic_messages.counting import count_prompt as count_messages
+from proxy.simulator.counting import EMBEDDED, tokens_of
+from proxy.simulator.ollama.answer import count_prompt as count_ollama
+from proxy.simulator.ollama_generate.answer import count_prompt as count_generated
+from proxy.simulator.openai_chat.counting import count_prompt
+from proxy.simulator.openai_completions.answer import RECIPE, prompts_of
+from proxy.simulator.openai_responses.counting import count_prompt as count_responses
 from tests.fuzz.bodies import TOOL, WORDS, chat, text
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -136,7 +141,7 @@ def message(seed: int) -> dict[str, Any]:
 
 
 def _counted(body: bytes) -> int:
-    return responses.count_prompt(json.loads(body))
+    return count_responses(json.loads(body))
 
 
 def _ids(chance: random.Random, most: int) -> list[int]:
@@ -225,20 +230,20 @@ def _longest(body: bytes) -> int:
     asked = json.loads(body)
     said = asked["input"]
     texts = said if isinstance(said, list) and not isinstance(said[0], int) else [said]
-    return max(completions.tokens_of(asked["model"], one, "embeddings") for one in texts)
+    return max(tokens_of(asked["model"], one, EMBEDDED) for one in texts)
 
 
 def _longest_prompt(body: bytes) -> int:
     asked = json.loads(body)
-    beside = completions.tokens_of(asked["model"], asked["suffix"]) if "suffix" in asked else 0
-    return beside + max(completions.tokens_of(asked["model"], one) for one in completions.prompts_of(asked))
+    beside = tokens_of(asked["model"], asked["suffix"], RECIPE) if "suffix" in asked else 0
+    return beside + max(tokens_of(asked["model"], one, RECIPE) for one in prompts_of(asked))
 
 
 DIALECTS = (
     Dialect("completions", "/v1/completions", "max_tokens", completion, _longest_prompt),
     Dialect("embeddings", "/v1/embeddings", "", embedded, _longest),
-    Dialect("ollama", "/api/chat", "", ollama_chat, ollama.count_prompt, silent=True),
-    Dialect("generate", "/api/generate", "", generated, ollama_generate.count_prompt, silent=True),
+    Dialect("ollama", "/api/chat", "", ollama_chat, count_ollama, silent=True),
+    Dialect("generate", "/api/generate", "", generated, count_generated, silent=True),
     Dialect("chat", "/v1/chat/completions", "max_tokens", chat, count_prompt),
     Dialect("responses", "/v1/responses", "max_output_tokens", response, _counted),
     Dialect(
@@ -246,7 +251,7 @@ DIALECTS = (
         "/v1/messages",
         "max_tokens",
         message,
-        anthropic_messages.count_prompt,
+        count_messages,
         (b"anthropic-version: 2023-06-01",),
     ),
 )

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator.validation import checks_for, validate
+from proxy.simulator.check import validate
+from proxy.simulator.openai_chat.validation import checks_for
 from tests.e2e.services import sentence, talk
 from tests.e2e.test_bad_input import NOT_UNDERSTOOD, ODD
 from tests.hostile.conftest import Place

@@ -14,10 +14,10 @@ from proxy.fit.plan import plan
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.model.structs import replace
-from proxy.simulator.anthropic_messages import count_prompt
-from proxy.simulator.anthropic_request import Request
-from proxy.simulator.anthropic_thinking import sign
-from proxy.simulator.anthropic_validation import validate
+from proxy.simulator.anthropic_messages.counting import count_prompt
+from proxy.simulator.anthropic_messages.request import Request
+from proxy.simulator.anthropic_messages.thinking import sign
+from proxy.simulator.anthropic_messages.validation import validate
 from proxy.tokens.meter import meter_for
 from tests.makers import words
 from tests.tokens.remembering import Remembering

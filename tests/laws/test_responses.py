@@ -14,9 +14,9 @@ from proxy.fit.plan import plan
 from proxy.model.limits import Window
 from proxy.model.plan import Facts
 from proxy.model.structs import replace
-from proxy.simulator.responses import count_prompt
-from proxy.simulator.responses_validation import checks
-from proxy.simulator.validation import validate
+from proxy.simulator.check import validate
+from proxy.simulator.openai_responses.counting import count_prompt
+from proxy.simulator.openai_responses.validation import checks
 from proxy.tokens.meter import meter_for
 from tests.makers import words
 from tests.tokens.remembering import Remembering

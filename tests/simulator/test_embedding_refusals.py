@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.simulator.embedding import embeddings
 from proxy.simulator.embedding_refusals import EMBEDDERS, OPENAI, Refused
+from proxy.simulator.openai_embeddings.answer import embeddings
 from proxy.simulator.settings import SimulatorConfig
 from proxy.wire.refusals import compile_rules, recognise
 

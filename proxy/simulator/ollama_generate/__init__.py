@@ -1,0 +1,9 @@
+"""Ollama's native API that continues texts."""
+
+from __future__ import annotations
+
+from proxy.simulator.api import Api
+from proxy.simulator.ollama_generate.answer import PATHS, answer
+from proxy.simulator.ollama_server import failure
+
+API = Api(PATHS, answer, failure)
