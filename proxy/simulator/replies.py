@@ -34,6 +34,12 @@ def goes_on(model: str, result: Json) -> bool:
     return LOOP in model and END not in msgspec.json.encode(result).decode()
 
 
+def wants_usage(body: Mapping[str, Any]) -> bool:
+    """Whether a stream in OpenAI's shape ends with its usage."""
+    options = body.get("stream_options")
+    return isinstance(options, dict) and options.get("include_usage") is True
+
+
 def json_text(kind: Json, schema: Json) -> str:
     """The text of a reply whose format must be of a kind; empty where that is no JSON."""
     return msgspec.json.encode(sample(schema) if schema else {}).decode() if kind in JSON_FORMATS else ""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.simulator.replies import END, called, event, goes_on, json_text, sample
+from proxy.simulator.replies import END, called, event, goes_on, json_text, sample, wants_usage
 
 
 def test_the_models_name_says_whether_two_tools_are_called_at_once() -> None:
@@ -26,6 +26,13 @@ def test_a_model_goes_on_until_a_result_says_that_it_was_the_last() -> None:
 def test_a_format_that_is_no_json_gets_no_json() -> None:
     assert (json_text("json_object", None), json_text("text", {"type": "string"})) == ("{}", "")
     assert json_text("json_schema", {"type": "string"}) == '"sim"'
+
+
+@pytest.mark.parametrize(
+    ("options", "wants"), [({"include_usage": True}, True), ({"include_usage": 1}, False), ({}, False), (None, False)]
+)
+def test_a_stream_ends_with_its_usage_where_the_request_says_so(options: Any, wants: bool) -> None:
+    assert wants_usage({"stream_options": options}) is wants
 
 
 def test_an_event_is_one_line_of_data() -> None:

@@ -17,6 +17,7 @@ from proxy.simulator.api import Held
 from proxy.simulator.asgi import Response, whole
 from proxy.simulator.check import ApiError
 from proxy.simulator.json import Json, decode_object
+from proxy.simulator.refusals import chat_format
 from proxy.simulator.replies import TOKEN
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 from proxy.simulator.vectors import DIMENSIONS, vector
@@ -74,8 +75,7 @@ def _answered(request: RecordedRequest, config: SimulatorConfig) -> Response:
     if asked == COUNT:
         return _whole({"totalTokens": prompt})
     if prompt > window:
-        text = f"The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window})."
-        raise GeminiError(400, text)
+        raise _too_long(prompt, window)
     chunks = list(_chunks(said, prompt, config))
     if asked == STREAM:
         return Response(200, SSE_HEADERS, (b"data: %b\r\n\r\n" % msgspec.json.encode(one) for one in chunks))
@@ -83,6 +83,10 @@ def _answered(request: RecordedRequest, config: SimulatorConfig) -> Response:
     last = chunks[-1]
     last["candidates"][0]["content"]["parts"] = [{"text": "".join(str(part["text"]) for part in words)}]
     return _whole(last)
+
+
+def _too_long(prompt: int, window: int) -> GeminiError:
+    return GeminiError(400, chat_format("gemini").prompt_text.format(prompt=prompt, window=window))
 
 
 def check(body: Mapping[str, Any], model: str) -> None:
@@ -176,8 +180,7 @@ def _embedded(body: Mapping[str, Any], asked: str, window: int, config: Simulato
         texts = list(_texts((one.get("content") or {}).get("parts")))
         prompt = sum(len(TOKEN.findall(text)) for text in texts)
         if prompt > window and one.get("autoTruncate") is False:
-            text = f"The input token count ({prompt}) exceeds the maximum number of tokens allowed ({window})."
-            raise GeminiError(400, text)
+            raise _too_long(prompt, window)
         words = TOKEN.findall(" ".join(texts))[:window]
         found.append({"values": vector("".join(words), DIMENSIONS, config.synonyms)})
     return {"embedding": found[0]} if asked == EMBED else {"embeddings": found}

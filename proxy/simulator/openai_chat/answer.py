@@ -20,7 +20,7 @@ from proxy.simulator.openai_chat.replies import chunks, completion, reply_to
 from proxy.simulator.openai_chat.validation import checks_for
 from proxy.simulator.openai_server import posted
 from proxy.simulator.refusals import chat_format, read_of
-from proxy.simulator.replies import event
+from proxy.simulator.replies import event, wants_usage
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 
 PATHS = re.compile(r"(?:/openai)?/v1/chat/completions|" + "|".join(tokenizing.PATHS))
@@ -55,9 +55,7 @@ def _complete(body: Mapping[str, Any], prompt: int, config: SimulatorConfig) -> 
     reply = replace(reply, cached=min(config.cached, prompt))
     if not streams:
         return whole(200, completion(reply))
-    options = body.get("stream_options")
-    usage = isinstance(options, dict) and options.get("include_usage") is True
-    return Response(200, EVENT_HEADERS, chunks(reply, usage))
+    return Response(200, EVENT_HEADERS, chunks(reply, wants_usage(body)))
 
 
 def _refusal_stream(refusal: bytes) -> list[bytes]:

@@ -17,7 +17,7 @@ from proxy.simulator.counting import Prompt, counted, is_ids, tokens_of
 from proxy.simulator.json import Json
 from proxy.simulator.openai_server import posted
 from proxy.simulator.refusals import chat_format, read_of
-from proxy.simulator.replies import CREATED, TOKEN, event
+from proxy.simulator.replies import CREATED, TOKEN, event, wants_usage
 from proxy.simulator.settings import RecordedRequest, SimulatorConfig
 
 PATHS = re.compile(r"(?:/openai)?/v1/completions")
@@ -123,9 +123,9 @@ def _answer(
     completion = len(words) * len(texts)
     usage = {"prompt_tokens": tokens, "completion_tokens": completion, "total_tokens": tokens + completion}
     if body.get("stream"):
-        options = body.get("stream_options")
-        wants = isinstance(options, dict) and options.get("include_usage") is True
-        return Response(200, EVENT_HEADERS, _events(envelope, texts, words, finish, usage if wants else None))
+        return Response(
+            200, EVENT_HEADERS, _events(envelope, texts, words, finish, usage if wants_usage(body) else None)
+        )
     choices = [_choice(i, echo + "".join(words), finish) for i, echo in enumerate(texts)]
     return whole(200, msgspec.json.encode({**envelope, "choices": choices, "usage": usage}))
 
