@@ -33,9 +33,8 @@ def make_recorder(
     names = ModelNames(_derived(secret, b"model"), label).of
     redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding), names)
     senders = Senders(_derived(secret, b"caller")).of
-    if settings.record_content == BODIES:
-        return Recorder(files, settings.record_content, senders, redact, event)
-    return Recorder(files, settings.record_content, senders, redact, event, names)
+    name = None if settings.record_content == BODIES else names
+    return Recorder(files, settings.record_content, sender=senders, redact=redact, event=event, name=name)
 
 
 class Senders:

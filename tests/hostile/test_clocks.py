@@ -183,14 +183,14 @@ def test_N2_a_recording_goes_on_in_a_file_of_another_name_and_its_folder_stays_b
     clocks = Clocks()
     files = RecordingFiles(tmp_path, 1 << 20, lambda: clocks.wall)
     for number in range(20):
-        files.append([b'{"n":%d}\n' % number])
+        files.append(b'{"n":%d}\n' % number)
         clocks.wall += jump if number % 2 else -jump
     files.close()
     found = sorted(line for path in tmp_path.glob(PATTERN) for line in lines(path))
     assert found == sorted(b'{"n":%d}' % number for number in range(20))
     small = RecordingFiles(tmp_path, 4_000, lambda: clocks.wall)
     for number in range(60):
-        small.append([b'{"x":"%b"}\n' % bytes(str(hash((number, at))), "ascii") for at in range(20)])
+        small.append(b"".join(b'{"x":"%b"}\n' % bytes(str(hash((number, at))), "ascii") for at in range(20)))
         clocks.wall += jump
         assert sum(path.stat().st_size for path in tmp_path.glob(PATTERN)) < 8_000
     small.close()

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 
@@ -22,18 +22,8 @@ MAX_FILES_SHARE = 8  # ... at this fraction of what is kept, ...
 MAX_FILE_S = 3600.0  # ... and at this age
 CHECK_BYTES = 1 << 20  # bytes that a process writes between two looks at the folder's size
 LEVEL = 1  # of ISA-L, which takes a quarter to a tenth of the time of zlib, for as much or less
-LEAST = 0  # the same, for much text at a time: it takes less time and memory, and a fifteenth more of the disk
 GZIP = 31  # zlib's window bits for a gzip member
 READ_BYTES = 1 << 16  # that are decompressed at a time; what follows a member is copied
-FEW_BYTES = 1024  # between two members, which are not worth the time to compress them
-STORED = 25  # zlib's window bits for a small gzip member
-
-
-class Packed(bytes):
-    """A text as a gzip member."""
-
-
-Piece = bytes  # of the text of a batch: itself, or `Packed`
 
 
 class RecordingFiles:
@@ -51,9 +41,9 @@ class RecordingFiles:
         self._size = self._unchecked = self._number = 0
         self._began = 0.0
 
-    def append(self, pieces: Iterable[Piece]) -> None:
-        """Writes lines in pieces, each line with its newline. Raises OSError; then none of them is in a file."""
-        data = b"".join(_members(pieces))
+    def append(self, lines: bytes) -> None:
+        """Writes lines, each with its newline. Raises OSError; then none of them is in a file."""
+        data = isal_zlib.compress(lines, LEVEL, GZIP)
         self._open_if_due()
         assert self._file is not None
         try:
@@ -115,35 +105,6 @@ class RecordingFiles:
                 with contextlib.suppress(OSError):  # what cannot be removed stays; the next oldest goes in its place
                     path.unlink(missing_ok=True)
                     total -= sizes[path]
-
-
-def packed(text: bytes | memoryview, level: int = LEVEL) -> Packed:
-    """A text as a gzip member."""
-    return Packed(isal_zlib.compress(text, level, GZIP))
-
-
-def _members(pieces: Iterable[Piece]) -> Iterator[bytes]:
-    """The gzip members of a batch: texts between those that there are already are compressed together."""
-    texts: list[Piece] = []
-    least = 0  # bytes that are compressed
-    for piece in pieces:
-        if type(piece) is Packed:
-            least = FEW_BYTES
-            yield _compressed(b"".join(texts), least)
-            texts = []
-            yield piece
-        else:
-            texts.append(piece)
-    yield _compressed(b"".join(texts), least)
-
-
-def _compressed(text: bytes, least: int) -> bytes:
-    if not text:
-        return b""
-    if len(text) >= least:
-        return packed(text)
-    machine = zlib.compressobj(0, zlib.DEFLATED, STORED, 1)  # of little memory: to get more takes 10 us
-    return machine.compress(text) + machine.flush()
 
 
 def problem_of(folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import random
@@ -10,18 +9,13 @@ import random
 import pytest
 
 from proxy.observe.recording import recorded_bodies
-from proxy.observe.recording.recorded_bodies import BLOCK, SHORT, KnownBodies, one_line
-from proxy.observe.recording.recording_files import Packed, Piece
+from proxy.observe.recording.recorded_bodies import BLOCK, KnownBodies, one_line
+from proxy.wire.key_marks import may_have_key
 from proxy.wire.keys import without_keys
 from tests.wire.key_spellings import OWN, bodies_with_keys, harmless_bodies, is_told
 
 KEY = b"sk-1234567890"
 WORDS = ("harbour", "pilot", "tide", "ships", "é", "\u4e2d", 'a "word"', "\\", "\n")
-
-
-def said(*pieces: Piece) -> bytes:
-    """What the pieces are in a file."""
-    return b"".join(gzip.decompress(one) if type(one) is Packed else one for one in pieces)
 
 
 def line(body: bytes, name: str = "request") -> bytes:
@@ -34,13 +28,10 @@ def conversation(turns: int, size: int = 700) -> bytes:
     return json.dumps({"model": "gpt-4o", "messages": messages}).encode()
 
 
-@pytest.mark.parametrize("size", [2, SHORT, SHORT + 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7])
+@pytest.mark.parametrize("size", [2, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 5 * BLOCK + 7])
 def test_a_body_is_the_same_the_first_time_and_later(size: int) -> None:
     bodies, body = KnownBodies(), b'"' + os.urandom(size).hex().encode()[: size - 2] + b'"'
-    assert bodies.known(body, (KEY,)) is None
-    assert said(*bodies.fields(body, (KEY,))) == line(body)
-    assert said(*(bodies.known(body, (KEY,)) or ())) == line(body)
-    assert said(*bodies.fields(body, (KEY,))) == line(body)
+    assert bodies.fields(body, (KEY,)) == line(body) == bodies.fields(body, (KEY,))
 
 
 def test_any_conversations_in_any_order_are_recorded_as_they_came() -> None:
@@ -48,23 +39,20 @@ def test_any_conversations_in_any_order_are_recorded_as_they_came() -> None:
     texts = [" ".join(dice.choices(WORDS, k=dice.randrange(1, 400))) for _ in range(30)]
     for _ in range(200):
         body = json.dumps(texts[: dice.randrange(30)], ensure_ascii=dice.random() < 0.5).encode()
-        known = bodies.known(body, (KEY,))
-        assert said(*(known or bodies.fields(body, (KEY,)))) == line(body)
+        assert bodies.fields(body, (KEY,)) == line(body)
 
 
-def test_what_a_conversation_began_with_is_not_compressed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    bodies, compressed = KnownBodies(), list[int]()
+def test_what_a_conversation_began_with_is_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bodies, starts = KnownBodies(), list[int]()
 
-    def packed(text: bytes) -> Packed:
-        compressed.append(len(text))
-        return Packed(gzip.compress(text))
+    def noted(body: bytes, start: int) -> bool:
+        starts.append(start)
+        return may_have_key(body, start)
 
-    monkeypatch.setattr(recorded_bodies, "packed", packed)
+    monkeypatch.setattr(recorded_bodies, "may_have_key", noted)
     bodies.fields(conversation(50), ())
-    first = sum(compressed)
-    compressed.clear()
-    assert said(*bodies.fields(conversation(52), ())) == line(conversation(52))
-    assert first > 4 * BLOCK and sum(compressed) < 2 * BLOCK
+    assert bodies.fields(conversation(52), ()) == line(conversation(52)) == bodies.fields(conversation(52), ())
+    assert starts == [0, len(conversation(50)) // BLOCK * BLOCK] and starts[1] > 3 * BLOCK
 
 
 @pytest.mark.parametrize("place", range(BLOCK - 60, BLOCK + 8, 3))
@@ -73,9 +61,9 @@ def test_a_key_that_lies_across_two_blocks_is_found_behind_a_known_one(place: in
     start = b'{"a":"'.ljust(place, b"x")
     bodies.fields(start + b"y" * 2 * BLOCK + b'"}', (KEY,))
     text = start + KEY + b"y" * 2 * BLOCK + b'"}'
-    assert KEY not in said(*bodies.fields(text, (KEY,))) and KEY not in said(*bodies.fields(text, (KEY,)))
+    assert KEY not in bodies.fields(text, (KEY,)) and KEY not in bodies.fields(text, (KEY,))
     field = start + b'","api_key" : "CANARY","b":"' + b"y" * 2 * BLOCK + b'"}'
-    assert b"CANARY" not in said(*bodies.fields(field, ())) and b"CANARY" not in said(*bodies.fields(field, ()))
+    assert b"CANARY" not in bodies.fields(field, ()) and b"CANARY" not in bodies.fields(field, ())
 
 
 PARTS = (
@@ -93,7 +81,6 @@ PARTS = (
 def test_keys_are_hidden_behind_a_known_beginning_as_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Marks, fields and keys lie before, in and across the ends of blocks."""
     monkeypatch.setattr(recorded_bodies, "BLOCK", 100)
-    monkeypatch.setattr(recorded_bodies, "SHORT", 10)
     dice, bodies, found = random.Random(3), KnownBodies(), set[bool]()
     parts = [b"".join(dice.choices(PARTS, weights=(3, 1, 3, 1, 3, 3, 1, 30, 3), k=30)) for _ in range(40)]
     for _ in range(1500):
@@ -103,69 +90,65 @@ def test_keys_are_hidden_behind_a_known_beginning_as_without(monkeypatch: pytest
         body = b"[" + named + dice.choice((b"]", b',{"token":"e"}]'))
         expected = without_keys(body, (KEY,)) or b""
         found.add(expected == body)
-        assert said(*bodies.fields(body, (KEY,))) == line(body).replace(body, expected)
+        assert bodies.fields(body, (KEY,)) == line(body).replace(body, expected)
     assert found == {True, False}
 
 
-@pytest.mark.parametrize("size", [0, 2 * SHORT])
+@pytest.mark.parametrize("size", [0, BLOCK])
 def test_no_spelling_of_a_key_is_recorded(size: int) -> None:
     """Of a short body and of a long one, the first time and later."""
     bodies = KnownBodies()
     for body in bodies_with_keys().values():
         longer = body[:-1] + b',"pad":"' + b"x" * size + b'"}'
         for _ in range(2):
-            assert not bodies.is_ready(longer, (OWN.encode(),), ())
-            assert not is_told(said(*bodies.fields(longer, (OWN.encode(),))).decode())
-            assert bodies.known(longer, (OWN.encode(),)) is None
+            assert not is_told(bodies.fields(longer, (OWN.encode(),)).decode())
 
 
 def test_what_only_looks_like_a_key_is_recorded_as_it_came() -> None:
     bodies = KnownBodies()
     for body in harmless_bodies().values():
-        assert bodies.is_ready(body, (OWN.encode(),), ())
-        assert said(*bodies.fields(body, (OWN.encode(),))) == line(body)
+        assert bodies.fields(body, (OWN.encode(),)) == line(body)
 
 
 def test_what_cannot_be_read_and_may_have_a_key_is_dropped() -> None:
     for body in (b'{"api_key":"CANARY', b'{"api_key":"CANARY"}}', b'{"api_key":"CANARY","api_key":""}'):
-        assert said(*KnownBodies().fields(body, ())) == b',"bytes":%d,"content":"dropped"}\n' % len(body)
+        assert KnownBodies().fields(body, ()) == b',"bytes":%d,"content":"dropped"}\n' % len(body)
 
 
 def test_a_key_is_not_in_the_body_that_another_sender_sent_before() -> None:
     """For the other it was a text as any."""
     bodies, body = KnownBodies(), conversation(40)[:-2] + b',"' + KEY + b'"]}'
-    assert KEY in said(*bodies.fields(body, (b"another key",)))
-    assert bodies.known(body, (KEY,)) is None
-    assert KEY not in said(*bodies.fields(body, (KEY,))) and bodies.known(body, (KEY,)) is None
+    assert KEY in bodies.fields(body, (b"another key",))
+    assert KEY not in bodies.fields(body, (KEY,)) and KEY not in bodies.fields(body, (KEY,))
 
 
 @pytest.mark.parametrize("body", [b'{"a":' + b"[" * 9000, b"x" * 9000, b'"\xff' + b"x" * 9000 + b'"', b'{"a":1'])
 def test_what_is_no_json_is_a_text_each_time(body: bytes) -> None:
     bodies = KnownBodies()
     for _ in range(2):
-        found = json.loads(b"{" + said(*bodies.fields(body, ()))[1:])
-        assert found["request_text"] == body.decode(errors="replace") and bodies.known(body, ()) is None
+        found = json.loads(b"{" + bodies.fields(body, ())[1:])
+        assert found["request_text"] == body.decode(errors="replace")
 
 
 def test_a_known_beginning_does_not_make_json_of_what_is_none() -> None:
     bodies, body = KnownBodies(), conversation(40)
     bodies.fields(body, ())
-    assert b'"request_text":' in said(*bodies.fields(body[:-1], ()))
-    assert b'"request_text":' in said(*bodies.fields(body + b"}", ()))
+    assert b'"request_text":' in bodies.fields(body[:-1], ())
+    assert b'"request_text":' in bodies.fields(body + b"}", ())
 
 
 def test_line_ends_become_spaces_each_time() -> None:
     bodies, body = KnownBodies(), json.dumps(["harbour " * 10] * 200, indent=1).encode()
     for _ in range(2):
-        assert said(*bodies.fields(body, ())) == line(body).replace(b"\n", b" ")[:-1] + b"\n"
+        assert bodies.fields(body, ()) == line(body).replace(b"\n", b" ")[:-1] + b"\n"
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded_bodies, "MAX_KNOWN_BYTES", 100_000)
+    monkeypatch.setattr(recorded_bodies, "MAX_KNOWN", 100)
     bodies = KnownBodies()
     for _ in range(50):
         bodies.fields(b'"' + os.urandom(20_000).hex().encode() + b'"', ())
-    assert bodies.weight <= 200_000
+    assert 0 < bodies.weight <= 100 * recorded_bodies.ENTRY_BYTES
 
 
 def test_the_parts_are_as_their_names_say() -> None:

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from proxy.observe.recording import recorder as recording
 from proxy.observe.recording.recorded_bodies import Headers
 from proxy.observe.recording.recorded_lines import Request
 from proxy.observe.recording.recorder import Recorder, Sender
-from proxy.observe.recording.recording_files import Piece, RecordingFiles, lines
+from proxy.observe.recording.recording_files import RecordingFiles, lines
 from proxy.wire.controls import Controls
 from proxy.wire.key_texts import HIDDEN
 from tests.serving import eventually, run
@@ -53,7 +53,7 @@ class Desk:
 
     def recorder(self, folder: Path | None = None) -> Recorder:
         files = RecordingFiles(folder or self.folder, 1 << 30)
-        return Recorder(files, self.content, sender, self.redact, self.event)
+        return Recorder(files, self.content, sender=sender, redact=self.redact, event=self.event)
 
     def event(self, message: str, **figures: Any) -> None:
         self.events.append((message, figures))
@@ -262,7 +262,6 @@ def test_what_a_slow_disk_does_not_take_is_dropped_and_counted(
     """The disk is a pipe that nobody reads until the end. Adding never waits for it."""
     monkeypatch.setattr(recording, "MAX_HELD_BYTES", 50_000)
     monkeypatch.setattr(recording, "WRITE_BYTES", 10_000)
-    monkeypatch.setattr(recording, "PACK_BYTES", 1)
     reading, writing = os.pipe()
     taken, write = threading.Event(), os.write
 
@@ -356,7 +355,7 @@ def test_B3_an_error_that_nobody_expects_loses_a_batch_and_the_thread_goes_on(
     async def check() -> None:
         recorder = desk.recorder()
         with monkeypatch.context() as patch:
-            patch.setattr(recorder, "_tell", lambda problem, count: 1 / 0)
+            patch.setattr(recorder, "_count", lambda problem, count: 1 / 0)
             recorder.add([of(b"{}")])
             await eventually(lambda: recorder.results()[("failed",)] == 1, 60)
         recorder.add([of(b'{"a":1}')])
@@ -397,13 +396,12 @@ def test_requests_that_end_together_are_a_line_each(desk: Desk, monkeypatch: pyt
 
 
 def test_batches_are_no_longer_than_they_may_be(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also of bodies that are known, which take no memory until they are written."""
     sizes: list[int] = []
     append = RecordingFiles.append
 
-    def noted(files: RecordingFiles, pieces: Sequence[Piece]) -> None:
-        sizes.append(sum(map(len, pieces)))
-        append(files, pieces)
+    def noted(files: RecordingFiles, text: bytes) -> None:
+        sizes.append(len(text))
+        append(files, text)
 
     monkeypatch.setattr(RecordingFiles, "append", noted)
     monkeypatch.setattr(recording, "WRITE_BYTES", 100_000)
