@@ -165,11 +165,11 @@ def create_app(services: Services) -> Front:
 
     def fit_deployed(api: Api, name: str, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         gateway = services.gateway
-        model = gateway.knowledge.windows.deployed(unquote(name))
+        model = gateway.default.knowledge.windows.deployed(unquote(name))
         return gateway.fit(deployed(api, model), scope, receive, send)
 
     def other(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return services.gateway.other(scope, receive, send)
+        return services.unfitted(scope, receive, send)
 
     async def lifespan(scope: Scope, receive: Receive, send: Send) -> None:
         if services.page is not None:

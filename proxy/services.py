@@ -29,6 +29,7 @@ from proxy.fit.split_inputs import NAME as SPLIT
 from proxy.http.memory_budget import Budget
 from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome
+from proxy.model.structs import replace
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics.aggregation import Known
 from proxy.observe.metrics.exposition import Metrics, model_label
@@ -38,7 +39,10 @@ from proxy.observe.metrics.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
 from proxy.observe.recording.recorder import Recorder
 from proxy.observe.tracing.spans import upstream_server
+from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.answers import AnswerLearning
+from proxy.request.attempts import Attempts
+from proxy.request.backend import Backend
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.body_callers import BodyCallers
@@ -47,17 +51,20 @@ from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
 from proxy.request.models import ModelsList
+from proxy.request.observers import Observer, OnPage, Outcomes, Recording
 from proxy.request.planning import PlanBuilder
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
 from proxy.request.recorders import make_recorder
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.reporting import Reporter
-from proxy.request.routes import Backend, Routes
+from proxy.request.routes import OneUpstream, Router, Routes
 from proxy.request.scanning import BodyScanner
 from proxy.request.shown import Keeping
 from proxy.request.totals import SharedCounts, TotalCounter, Totals
 from proxy.request.traces import Traces, make_traces
+from proxy.request.tracing import untraced
+from proxy.request.unfitted import Unfitted
 from proxy.request.wants import Parts, Provider, WantKind, want_kinds
 from proxy.request.web_pages import web_pages
 from proxy.request.work import Background, Pool, Turns, request_pool
@@ -93,10 +100,9 @@ class Serving:
     knowledge: Knowledge
     providers: Mapping[str, Provider]
     planner: Planner
-    healer: Healer
-    learning: AnswerLearning
     refusals: RefusalDetector
     routes: Routes | None
+    router: Router
     models: ModelsList
 
 
@@ -126,6 +132,7 @@ class Services:
     turns: Turns = field(default_factory=Turns)
     metrics: Metrics = field(init=False)
     gateway: Gateway = field(init=False)
+    unfitted: Unfitted = field(init=False)
     inspecting: Inspecting = field(init=False)
     routes: Routes | None = None
     page: Page | None = None
@@ -182,8 +189,8 @@ class Services:
         default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, learning)
         routes = Builder(self.first, rules, senders, default, self.extra_calls, self.routes).routes()
         models = ModelsList(default, rules.ladders[self.first.ladder], routes, self.first.models_windows)
-        refusals = RefusalDetector(rules.refusals)
-        return Serving(knowledge, providers, planner, healer, learning, refusals, routes, models)
+        router = routes or OneUpstream(replace(default, name=""))
+        return Serving(knowledge, providers, planner, RefusalDetector(rules.refusals), routes, router, models)
 
     def _planner(self, rules: Rules, knowledge: Knowledge, providers: Mapping[str, Provider]) -> Planner:
         prefixes, counts = PrefixCache(), SharedCounts(self.cache)
@@ -197,35 +204,26 @@ class Services:
         serving = self._serving(self.rules, senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
         self.metrics = self._metrics(folder)
-        reporter = Reporter(
-            serving.planner,
-            serving.learning,
-            serving.refusals,
-            self.metrics,
-            tell if self.traces is None else _both(tell, self.traces.exporter),
-            self.first.caller_header,
-            serving.routes,
-            self.recorder,
-            recent,
-        )
+        observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell)]
+        observers += [] if self.traces is None else [Outcomes(self.traces.exporter)]
+        observers += [] if self.recorder is None else [Recording(self.recorder)]
+        observers += [] if recent is None else [OnPage(recent)]
+        callers, header = self.rules.callers, self.first.caller_header
+        reporter = Reporter(serving.refusals, self.metrics, observers, callers, header)
+        pages, begin = web_pages(self.first), untraced if self.traces is None else self.traces.tracer.begin
         self.gateway = Gateway(
             self.first,
-            serving.planner,
-            serving.healer,
-            serving.knowledge,
-            self.upstream,
-            serving.refusals,
+            serving.router,
+            self._attempts(serving),
             self.metrics,
             self.budget,
             reporter,
-            self._billed(serving.routes),
-            None if self.traces is None else self.traces.tracer,
-            serving.routes,
-            serving.models,
-            self.recorder,
-            None if recent is None else Keeping(self.first.page_content),
-            web_pages(self.first),
-            self.extra_calls,
+            pages=pages,
+            begin_trace=begin,
+            keeping=None if recent is None else Keeping(self.first.page_content),
+        )
+        self.unfitted = Unfitted(
+            self.first, serving.router, serving.models, self.metrics, reporter, pages=pages, begin_trace=begin
         )
         self.budget.identify = BodyCallers(self.knowledge.keys, self.extra_calls).caller
         self._use(serving)
@@ -244,15 +242,9 @@ class Services:
         self.dropped.add(self.routes, serving.routes)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
-        self.gateway = self.gateway.with_rules(
-            serving.planner,
-            serving.healer,
-            serving.learning,
-            serving.refusals,
-            self._billed(serving.routes),
-            serving.routes,
-            serving.models,
-        )
+        reporter = self.gateway.reporter.with_rules(serving.refusals, rules.callers)
+        self.gateway = self.gateway.with_rules(serving.router, self._attempts(serving), reporter)
+        self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter)
         self._use(serving)
         self.metrics.use_rules(partial(model_label, windows), labels, windows.prices, names)
         if self.traces is not None:
@@ -260,8 +252,12 @@ class Services:
 
     def _use(self, serving: Serving) -> None:
         self.knowledge, self.providers, self.routes = serving.knowledge, serving.providers, serving.routes
-        planner, routes = serving.planner, serving.routes
-        self.inspecting = Inspecting(self.first, planner, self.knowledge, self.cache, self.budget, routes, self.turns)
+        self.inspecting = Inspecting(self.first, serving.router, self.budget, self.turns)
+
+    def _attempts(self, serving: Serving) -> Attempts:
+        """What sends requests, and learns whose keys were accepted."""
+        keys = AnsweredKeys(serving.knowledge.keys, self._billed(serving.routes), self.extra_calls)
+        return Attempts(serving.refusals, keys, self.pool, self.budget)
 
     def _billed(self, routes: Routes | None) -> ExtraCalls | None:
         """The extra calls, if the operator may be billed for what callers cause."""
@@ -399,11 +395,3 @@ def _table_name(windows: Windows, model: str) -> str:
     """What the tables call a model, of embeddings too; `OTHER` if none knows it."""
     label = model_label(windows, model)
     return windows.of_embeddings(model) or label if label == OTHER else label
-
-
-def _both(*observers: Callable[[Outcome], None]) -> Callable[[Outcome], None]:
-    def tell(outcome: Outcome) -> None:
-        for observer in observers:
-            observer(outcome)
-
-    return tell

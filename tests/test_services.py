@@ -63,7 +63,7 @@ def test_W21_the_default_upstream_counts_by_the_rows_of_its_host(tmp_path: Path)
         await made.reloader.poll()
 
     asyncio.run(check())
-    assert made.gateway.planner.knowledge.families.find("gpt-5-mini").name == "gpt-5-mini-routed"
+    assert made.gateway.default.planner.knowledge.families.find("gpt-5-mini").name == "gpt-5-mini-routed"
 
 
 # Rules and keys that change
@@ -84,20 +84,16 @@ def test_further_requests_have_the_new_rules_and_those_under_way_the_old(tmp_pat
     new = made.gateway
     assert new is not old and made.reloader.valid
     for gateway, ladder, window in ((old, "default", 8192), (new, "agent", 9000)):
-        planner = gateway.planner
+        planner = gateway.default.planner
         assert planner.ladder_for("harbour", NOTHING_ASKED).name == ladder
-        assert planner.knowledge is gateway.knowledge is gateway.healer.knowledge
-        assert gateway.reporter.planner is planner and gateway.reporter.learning.knowledge is planner.knowledge
-        assert gateway.knowledge.known("harbour").tokens == window
-    assert made.inspecting.planner is new.planner and made.knowledge is new.knowledge
+        assert planner.knowledge is gateway.default.knowledge is gateway.default.healer.knowledge
+        assert gateway.default.learning.knowledge is planner.knowledge
+        assert gateway.default.knowledge.known("harbour").tokens == window
+    assert made.inspecting.routes is made.unfitted.routes is new.routes and made.knowledge is new.default.knowledge
     summaries = made.providers["summary"]
     assert isinstance(summaries, Summaries) and summaries.instructions == "In one word."
-    assert (new.upstream, new.metrics, new.reporter.tell, new.budget) == (
-        old.upstream,
-        old.metrics,
-        old.reporter.tell,
-        old.budget,
-    )
+    assert new.default.upstream is old.default.upstream and new.reporter.observers is old.reporter.observers
+    assert (new.metrics, new.budget) == (old.metrics, old.budget)
     made.metrics.observe(Outcome("chat", "passed", 200, model="harbour"))
     assert b'model="harbour"' in made.metrics.exposition()
 
@@ -115,7 +111,7 @@ def changed(**environment: str) -> Services:
 def test_new_keys_are_used_at_once(capfd: pytest.CaptureFixture[str]) -> None:
     made = changed(PLIMSOLL_API_KEY="new", PLIMSOLL_SECRET="new", PLIMSOLL_SUMMARY_API_KEY="new")
     assert made.upstream.has_key and made.clients["summary"].upstream.has_key
-    assert made.gateway.extra_calls is made.extra_calls
+    assert made.gateway.attempts.keys.extra_calls is made.extra_calls
     assert capfd.readouterr().err == ""
     made.adopt(Loaded(replace(made.settings, api_key=None, summary_api_key=None), made.rules, made.windows))
     assert not made.upstream.has_key and not made.clients["summary"].upstream.has_key

@@ -22,6 +22,7 @@ from proxy.request.inspect import Inspecting
 from proxy.request.learned_endpoint import learned_everywhere
 from proxy.request.routes import Routes
 from proxy.request.shown import BodyTexts, PlannedTexts
+from proxy.request.unfitted import Unfitted
 from proxy.wire.breakdown import as_figures
 
 MAX_LEARNED = 50  # models
@@ -39,6 +40,7 @@ class Served(Protocol):
     metrics: Metrics
     budget: Budget
     gateway: Gateway
+    unfitted: Unfitted
     inspecting: Inspecting
     routes: Routes | None
 
@@ -112,7 +114,7 @@ class Local:
                 newest = loads.get(label, (load, load, kept.at, o.window, o.window_source))
                 loads[label] = (max(newest[0], load), *newest[1:])
         asked = {name: [(a.at, a.result, a.status) for a in answers] for name, answers in self._asked().items()}
-        unfitted = list(self._served.gateway.unfitted)
+        unfitted = list(self._served.unfitted.unfitted)
         return {"learned": self._learned(), "unfitted_paths": unfitted, "loads": loads, "asked": asked}
 
     def _asked(self) -> dict[str, list[Asked]]:

@@ -158,10 +158,8 @@ class Planning:
     async def _plan(self, recorded: Recorded, column: Column) -> tuple[Planned, Plan]:
         body = _for_model(recorded.body, column.model) if column.model else recorded.body
         api = self._api(recorded, "" if column.model else recorded.model)
-        context = await self.services.inspecting.planned(api, body, column.headers(recorded.headers))
-        scanned, planned = context.scanned, context.planned
-        assert scanned is not None and planned is not None and planned.plan is not None and planned.prompt is not None
-        return self._result(planned.plan, planned.prompt, scanned.scan.head), planned.plan
+        scanned, descent = await self.services.inspecting.planned(api, body, column.headers(recorded.headers))
+        return self._result(descent.plan, descent.prompt, scanned.scan.head), descent.plan
 
     def _result(self, plan: Plan, prompt: Prompt, head: bytes) -> Planned:
         before, draft = plan.before, plan.draft

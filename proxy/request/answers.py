@@ -8,26 +8,13 @@ from proxy.cache.cache import Cache
 from proxy.fit.learn import LEAST_SUPPOSED
 from proxy.model.limits import Quality
 from proxy.model.outcome import Outcome
-from proxy.model.structs import replace
-from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.figures import Figures
-from proxy.request.stages import Answered
-from proxy.tokens.truncation import truncated
+from proxy.request.stages import Answered, Received
 from proxy.upstreams.internal_client import tenant_of, voter_of
 
 # By how much of our count an upstream's may be lower and still be of the whole prompt; what cuts silently reports less.
 WHOLE: dict[str, float] = {Quality.EXACT: 0.1, Quality.CALIBRATED: 0.25, Quality.ESTIMATED: 0.5}
-
-
-def outcome_of(context: RequestContext) -> Outcome:
-    """The outcome of a request, marked where its usage shows that the upstream cut the prompt silently."""
-    outcome = context.outcome()
-    counted, usage = outcome.prompt_sent, outcome.usage
-    if usage is None or counted is None or outcome.status != 200 or usage.prompt >= counted:
-        return outcome
-    unit = (context.figures or context.figures_now()).unit
-    return replace(outcome, truncated=True) if truncated(counted, outcome.quality, unit, usage) else outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +25,19 @@ class AnswerLearning:
     cache: Cache
     keyed: bool = True
 
-    def learn(self, context: RequestContext, outcome: Outcome) -> None:
+    def learn(self, received: Received, answered: Answered | None, figures: Figures, outcome: Outcome) -> None:
         """Corrects the counts of the model, and takes back learned limits that the answer disproves."""
         if outcome.status != 200:
             return
-        figures = context.figures or context.figures_now()
-        model, sender = outcome.model_sent, context.received.headers
+        model, sender = outcome.model_sent, received.headers
         if outcome.usage is not None and (outcome.usage.stored_as or figures.appends_to):
             total = outcome.usage.prompt + outcome.usage.completion
             for ident in filter(None, (outcome.usage.stored_as, figures.appends_to)):
                 self.cache.stored.put(tenant_of(sender), ident, total)
         if figures.tenant and self.cache.has_proofs:
-            self._disprove(figures, context.answered, outcome)
+            self._disprove(figures, answered, outcome)
         if figures.size >= LEAST_SUPPOSED and outcome.result != "refused":
-            self._record_size(context, figures, outcome)
+            self._record_size(figures, answered, figures.tenant or tenant_of(sender), outcome)
         self.knowledge.read(model, sender, outcome)
         if outcome.usage is None or outcome.prompt_sent is None or outcome.truncated:
             return
@@ -69,20 +55,20 @@ class AnswerLearning:
         if sample is not None:
             voter = None
             if self.knowledge.keys.checked:
-                voter = voter_of(sender, context.received.address, self.keyed, outcome.endpoint)
+                voter = voter_of(sender, received.address, self.keyed, outcome.endpoint)
             self.knowledge.record_sample(sample, tenant, voter)
 
-    def _record_size(self, context: RequestContext, figures: Figures, outcome: Outcome) -> None:
+    def _record_size(self, figures: Figures, answered: Answered | None, tenant: bytes, outcome: Outcome) -> None:
         """Records how much was answered, and with it what the refusal before proved. An upstream that read less than
         it was sent has not answered it."""
-        tap, sent = None if context.answered is None else context.answered.tap, outcome.prompt_sent
+        tap, sent = None if answered is None else answered.tap, outcome.prompt_sent
         if sent is None or outcome.truncated or (tap is not None and tap.error):
             return
         if outcome.usage is not None and outcome.usage.prompt < sent * (1 - WHOLE[outcome.quality]):
             return
-        model, tenant = outcome.model_sent, figures.tenant or tenant_of(context.received.headers)
+        model = outcome.model_sent
         digests = figures.digests if model == outcome.model else ()
-        if (found := context.record.suspicion) is not None and outcome.healed:
+        if (found := figures.suspicion) is not None and outcome.healed:
             self.cache.record_refusal(model, tenant, digests, found, figures.size)
         else:
             self.cache.record_size(model, tenant, digests, figures.size)

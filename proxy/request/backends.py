@@ -12,11 +12,12 @@ from proxy.config.settings import Settings
 from proxy.config.upstreams import ANY, DEFAULT, UpstreamRow
 from proxy.model.structs import replace
 from proxy.request.answers import AnswerLearning
+from proxy.request.backend import Backend
 from proxy.request.facts import Knowledge
 from proxy.request.heal import Healer
 from proxy.request.planning import PlanBuilder
 from proxy.request.prepare import Planner
-from proxy.request.routes import Backend, Routes
+from proxy.request.routes import Routes
 from proxy.request.totals import TotalCounter, Totals
 from proxy.request.wants import Parts, Provider, want_kinds
 from proxy.request.web_pages import web_pages

@@ -8,14 +8,16 @@ import msgspec
 
 from proxy.fit.claims.reasons import counted as kept_by
 from proxy.model.conversation import Message
-from proxy.model.limits import CountUnit, Shape
+from proxy.model.limits import CountUnit, Shape, Suspicion
 from proxy.model.outcome import SHAPES, Outcome
 from proxy.model.plan import Draft, Plan
 from proxy.model.ports import Medium
+from proxy.model.scan import Total
+from proxy.model.structs import replace
 from proxy.observe.recent import Shown
 from proxy.request.sent_prefixes import Prefixes
 from proxy.request.shown import Keeping
-from proxy.request.stages import Counted, Planned, Received, Scanned
+from proxy.request.stages import Descent, Planned, Received, Scanned
 from proxy.tokens.meter import unit_of
 from proxy.wire.report import count
 
@@ -27,7 +29,8 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     those of `Scanned`, `prefixes` those of `Planned`. `unit` is how the prompt was counted; None if its count teaches
     nothing. `appends_to`: the id of the stored conversation that the reply becomes a part of. `size`: the tokens of the
     prompt that was sent, and of the reply that must fit with it where it counts; 0 if it was not counted. `digests`: of
-    the prefixes of what the client sent. `media`: the parts that were sent whose cost the body does not show.
+    the prefixes of what the client sent. `media`: the parts that were sent whose cost the body does not show. `total`:
+    what it costs, if it was counted without a plan. `suspicion`: that of `Planned`.
     """
 
     outcome: Outcome
@@ -40,27 +43,34 @@ class Figures(msgspec.Struct, frozen=True, gc=False):
     size: int = 0
     digests: Sequence[int] = ()
     media: Sequence[Medium] = ()
+    total: Total | None = None
+    suspicion: Suspicion | None = None
 
 
-def figures_of(
-    received: Received,
-    scanned: Scanned | None,
-    counted: Counted | None,
-    planned: Planned | None,
-    sent: bool,
-    keeping: Keeping | None,
-) -> Figures:
+def figures_of(received: Received, planned: Planned | None, sent: bool, keeping: Keeping | None) -> Figures:
     """The figures of a request, by the last stage that it reached. Of a request that never went upstream (`sent`)
     nothing was sent, cut or granted. `keeping`: what the page is to show of it."""
-    if scanned is None:
+    if planned is None:
         return Figures(Outcome(received.api.name, "", 0, received.mode, path=received.path))
+    found = _figures(received, planned, sent, keeping)
+    if not (planned.unplanned or planned.suspicion or planned.unmoved[0] or planned.unmoved[1]):  # as mostly
+        return found
+    unmoved, reasons = planned.unmoved
+    outcome = replace(found.outcome, unmoved=unmoved, unmoved_by=reasons, unplanned=planned.unplanned)
+    return replace(found, outcome=outcome, suspicion=planned.suspicion)
+
+
+def _figures(received: Received, planned: Planned, sent: bool, keeping: Keeping | None) -> Figures:
+    scanned, counted = planned.scanned, planned.counted
+    if scanned is None:
+        return Figures(Outcome(received.api.name, planned.result, 0, received.mode, path=received.path))
     scan, ladder = scanned.scan, scanned.ladder
-    if planned is not None and planned.plan is not None:
-        return _of_plan(received, scanned, counted, planned, planned.plan, sent, keeping)
+    if planned.descent is not None:
+        return _of_plan(scanned, planned, planned.descent, sent, keeping)
     if ladder is None or counted is None or counted.total is None:
         outcome = Outcome(
             received.api.name,
-            "",
+            planned.result,
             0,
             received.mode,
             "" if ladder is None else ladder.name,
@@ -78,7 +88,7 @@ def figures_of(
     load = window.load_without_limit(most, reserve, floor) if reply is None else window.load(most, reserve)
     outcome = Outcome(
         received.api.name,
-        "",
+        planned.result,
         0,
         received.mode,
         ladder.name,
@@ -111,6 +121,7 @@ def figures_of(
         size=size,
         digests=total.digests,
         media=total.media,
+        total=total,
     )
 
 
@@ -131,22 +142,15 @@ def _kept(keeping: Keeping | None, received: Received, scanned: Scanned) -> Show
     return keeping.of_body(scanned.plain, received.api, received.headers)
 
 
-def _of_plan(
-    received: Received,
-    scanned: Scanned,
-    counted: Counted | None,
-    planned: Planned,
-    plan: Plan,
-    was_sent: bool,
-    keeping: Keeping | None,
-) -> Figures:
+def _of_plan(scanned: Scanned, planned: Planned, descent: Descent, was_sent: bool, keeping: Keeping | None) -> Figures:
+    received, counted, plan, prompt = planned.received, planned.counted, descent.plan, descent.prompt
     before = plan.before
     sent: Draft = plan.draft if received.may_change else before
     shown = sent if was_sent else before
     unit = unit_of(sent.meter)
     outcome = Outcome(
         endpoint=received.api.name,
-        result="",
+        result=planned.result,
         status=0,
         mode=received.mode,
         ladder=scanned.ladder.name if scanned.ladder else "",
@@ -174,13 +178,12 @@ def _of_plan(
         kept=kept_by(sent.messages, sent.drops) if was_sent and received.may_change and plan.changed else (),
         shape=shape_of(unit, tuple(sent.messages)),
     )
-    prompt = planned.prompt
-    appends_to = prompt.stored.continues if prompt is not None and prompt.stored.appends else ""
+    appends_to = prompt.stored.continues if prompt.stored.appends else ""
     kept = None if keeping is None else keeping.of_plan(plan, received.headers)
     size = sent.prompt + sent.window.counted(sent.least_reply)
     digests = () if planned.prefixes is None else planned.prefixes[0].digests
     of_sent = unit, appends_to, planned.prefixes
-    media = sent.meter.media(tuple(sent.messages)) if prompt is not None and prompt.opaque else ()
+    media = sent.meter.media(tuple(sent.messages)) if prompt.opaque else ()
     return Figures(outcome, scanned.tenant, scanned.probing, *of_sent, kept, size, digests, media)
 
 

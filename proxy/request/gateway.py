@@ -1,124 +1,90 @@
-"""Drives one request through its stages: prepares, sends, heals, relays; `reporting` tells what became of it."""
+"""Drives one request through its stages, and is alone to bind them: prepares, sends, heals, relays.
+
+Who may change what is sent: `prepare` before the first attempt, `heal` after a refusal, and `Router.without` after
+another upstream has failed. Each returns a new `Planned`, made from what the client sent. No attempt follows once a
+byte of an answer has gone to the client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from proxy.apis import by_path, error_body
+from proxy.apis import error_body
 from proxy.config.settings import Settings
-from proxy.config.upstreams import DEFAULT
-from proxy.errors import ClientError, stopped, websocket_refused
+from proxy.errors import ClientError
 from proxy.http.cancellation import interrupt_on_disconnect
-from proxy.http.client.answer import UNREACHABLE, Answer, UpstreamError
-from proxy.http.memory_budget import SMALL, Budget, Room
+from proxy.http.client.answer import UpstreamError
+from proxy.http.memory_budget import Budget, Room
 from proxy.http.receiving import Receive, Scope, body_if_received, cycle_of, read_body, target_of
-from proxy.http.relay import BrokenOff, ClientDisconnected, Send, relay, relay_at_once, send_error
-from proxy.http.server.cycle import CLOSE, Cycle
+from proxy.http.relay import Send, relay, relay_at_once, send_error
+from proxy.http.server.cycle import Cycle
 from proxy.model.api import Api
-from proxy.model.outcome import PASSTHROUGH, Outcome, Refusal, Usage
-from proxy.model.plan import Mode
+from proxy.model.outcome import Refusal
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
-from proxy.observe.recording.recorder import Recorder
-from proxy.request.answers import AnswerLearning
-from proxy.request.bugs import FAILED, report_bug
+from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
+from proxy.request.backend import Backend
+from proxy.request.bugs import report_bug
 from proxy.request.context import RequestContext
-from proxy.request.facts import Knowledge
-from proxy.request.heal import Healer
-from proxy.request.models import ModelsList
-from proxy.request.passthrough import CLIENT_LEFT, passthrough
-from proxy.request.prepare import Planner
-from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, hold_seconds, plainly, unreadable
+from proxy.request.endings import ending
 from proxy.request.reporting import Reporter
-from proxy.request.routes import Routes, no_upstreams
+from proxy.request.response_headers import headers_of, is_truncated
+from proxy.request.routes import Router
 from proxy.request.shown import Keeping
-from proxy.request.split_requests import PieceSender
 from proxy.request.stages import Answered, Planned, Received, Record
-from proxy.request.tracing import Tracer
+from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
-from proxy.upstreams.extra_calls import ExtraCalls
-from proxy.upstreams.internal_client import caller_of
-from proxy.upstreams.key_checks import REFUSING, brings_credential
-from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.upstream import Sender, Upstream
-from proxy.wire.controls import NOTHING_ASKED, UPSTREAM, controls
-from proxy.wire.headers import QUERY, REQUEST_ID, Header, answered_id, value_of
-from proxy.wire.paths import one_path, shown
-from proxy.wire.report import plan_headers
+from proxy.wire.controls import NOTHING_ASKED, controls
+from proxy.wire.headers import QUERY, Header, value_of
+from proxy.wire.paths import shown
 from proxy.wire.tap import Tap
 
-UPGRADE_REQUIRED = 426
-MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
 EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
-MAX_HEALS = 2  # smaller requests that are sent after a refusal (section 2)
-# Headers that describe the body's bytes: they are wrong for another payload.
-OF_THE_BODY = frozenset((b"content-encoding", b"content-digest", b"repr-digest", b"digest", b"content-md5"))
 
 
-class Attempt(msgspec.Struct, frozen=True):
-    """An answer of the upstream, none of which the client has seen: `seen` are the bytes that had to be read to detect
-    a refusal. `usage` is set if the whole answer is in `seen`."""
+class Client(msgspec.Struct, frozen=True):
+    """Where a request comes from and its answer goes to. `target`: the path and query as they were sent. `cycle`: set
+    on our own server, where most need no task and no message."""
 
-    answer: Answer
-    seen: bytes = b""
-    refusal: Refusal | None = None
-    usage: Usage | None = None
+    scope: Scope
+    receive: Receive
+    send: Send
+    target: bytes
+    cycle: Cycle | None
 
 
 @dataclass(slots=True)
 class Gateway:
-    """Serves the endpoints that are fitted, and passes all others through."""
+    """Serves the endpoints that are fitted. `begin_trace`: of a request that may be traced. `keeping`: set if there is
+    a page."""
 
     settings: Settings
-    planner: Planner
-    healer: Healer
-    knowledge: Knowledge
-    upstream: Upstream
-    refusals: RefusalDetector
+    routes: Router
+    attempts: Attempts
     metrics: Metrics
     budget: Budget
     reporter: Reporter
-    extra_calls: ExtraCalls | None = None  # set if extra calls depend on whose requests the upstream accepts
-    tracer: Tracer | None = None
-    routes: Routes | None = None  # set if there are several upstreams
-    models: ModelsList | None = None  # set if lists of models are not passed on as they are
-    recorder: Recorder | None = None
-    keeping: Keeping | None = None  # set if there is a page
     pages: WebPages = field(default_factory=WebPages)
-    accepted: ExtraCalls | None = None  # whose large bodies the upstream accepted, for the budget of memory
-    _named: set[str] = field(default_factory=set)
+    begin_trace: Begin = untraced
+    keeping: Keeping | None = None
 
-    def with_rules(
-        self,
-        planner: Planner,
-        healer: Healer,
-        learning: AnswerLearning,
-        refusals: RefusalDetector,
-        extra_calls: ExtraCalls | None,
-        routes: Routes | None,
-        models: ModelsList | None,
-    ) -> Gateway:
+    def with_rules(self, routes: Router, attempts: Attempts, reporter: Reporter) -> Gateway:
         """The gateway for further requests under other rules; those that this one has begun stay with it."""
-        return replace(
-            self,
-            planner=planner,
-            healer=healer,
-            reporter=self.reporter.with_rules(planner, learning, refusals, routes),
-            knowledge=planner.knowledge,
-            refusals=refusals,
-            extra_calls=extra_calls,
-            routes=routes,
-            models=models,
-        )
+        return replace(self, routes=routes, attempts=attempts, reporter=reporter)
+
+    @property
+    def default(self) -> Backend:
+        """The upstream of requests that no row takes."""
+        return self.routes.default
 
     async def fit(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """A request to one of the paths of an API."""
@@ -126,328 +92,219 @@ class Gateway:
         if b"?" in target:  # a key may be in the query: it is handled like a header from here on
             query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
             scope["headers"] = [*scope["headers"], (QUERY, query)]
-        headers, trace = scope["headers"], None
-        if self.tracer is not None:
-            trace, headers = self.tracer.begin(scope["method"], headers)
-        client = scope.get("client")
-        received = Received(api, self.settings.mode, shown(target), headers, address=client[0] if client else "")
+        client = Client(scope, receive, send, target, cycle_of(scope))
+        trace, headers = self.begin_trace(scope["method"], scope["headers"])
+        sender = scope.get("client")
+        received = Received(api, self.settings.mode, shown(target), headers, address=sender[0] if sender else "")
         context = RequestContext(received, record=Record(trace=trace), keeping=self.keeping)
-        cycle = cycle_of(scope)
         self.metrics.in_flight.inc()
         try:
-            self.pages.check(scope, self.upstream.has_key)
-            planner = await self._prepare(context, scope, receive, cycle)
-            if context.proven and context.total is None:
-                planner.count_later(context)
-            await self._exchange(context, target, receive, send, cycle)
-        except ClientError as error:
-            context.end(context.record.result or "rejected", error.status)
-            unsent = replace(context.plan, notes=()) if context.plan else None  # its steps were not done
-            await _fail(context, send, error, plan_headers(unsent, sent=False) if unsent else ())
-        except UpstreamError as failure:
-            context.end("upstream_error", failure.status)
-            if failure.code == UNREACHABLE:
-                knowledge = self.knowledge if self.routes is None else self.routes.asked(context).knowledge
-                knowledge.mark_unreachable()
-            await _fail(context, send, failure.for_client())
-        except BrokenOff:
-            context.record.result = "broken_off"
-        except ClientDisconnected:
-            if not has_all(context):
-                context.end("cancelled", CLIENT_LEFT)
-        except asyncio.CancelledError:  # the server stops
-            context.record.result = "stopped"
-            if context.answered is not None:
-                raise  # the client must see that its answer breaks off
-            context.end("stopped", stopped().status)
-            await _fail(context, send, stopped())
-        except Exception as error:  # where nothing can be forwarded any more; a server may log its text
-            report_bug(context.record, error)
-            if context.answered is None:
-                context.end("bug", FAILED.status)
-                await _fail(context, send, FAILED)
+            self.pages.check(scope, self.default.upstream.has_key)
+            await self._receive(context, client)
+            await self._exchange(context, await self._prepare(context), client)
+        except BaseException as error:
+            if await self._end(context, error, send):
+                raise
         finally:
             self.metrics.in_flight.dec()
             context.record.stop_waiting()
             self.reporter.finish(context)
 
-    async def _prepare(self, context: RequestContext, scope: Scope, receive: Receive, cycle: Cycle | None) -> Planner:
-        """Reads the request and prepares what to send; returns the planner of its upstream. The client's time is not
-        counted as our own."""
-        settings, head = self.settings, context.received
+    async def _receive(self, context: RequestContext, client: Client) -> None:
+        """Reads the control headers and the body. Raises `ClientError`."""
+        settings, head, scope = self.settings, context.received, client.scope
         asked = controls(head.headers)
         mode = asked.mode or head.mode
         if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
             context.received = replace(head, mode=mode, controls=asked)
-            if self.routes is None and asked.upstream not in (None, DEFAULT):
-                raise no_upstreams()
+            self.routes.check_named(asked.upstream)
         context.room = room = Room(self.budget, scope)
-        body = body_if_received(cycle, settings.max_body, room)
+        body = body_if_received(client.cycle, settings.max_body, room)
         if body is None:
-            body = await read_body(scope, receive, settings.max_body, settings.body_timeout, room, settings.min_rate)
-        context.received = Received(head.api, mode, head.path, head.headers, asked, body, address=head.address)
-        began = time.perf_counter()
-        try:
-            planner = self.planner if self.routes is None else (await self.routes.begin(context)).planner
-            await planner.prepare(context)
-        finally:
-            context.record.own_seconds += time.perf_counter() - began
-        return planner
+            rate, seconds = settings.min_rate, settings.body_timeout
+            body = await read_body(scope, client.receive, settings.max_body, seconds, room, rate)
+        context.received = Received(
+            head.api, mode, head.path, head.headers, asked, body, address=head.address, room=room
+        )
 
-    async def _exchange(
-        self, context: RequestContext, target: bytes, receive: Receive, send: Send, cycle: Cycle | None
-    ) -> None:
-        """Sends, and answers a refusal with a smaller request; what comes then goes to the client as it is."""
-        empty: Attempt | None = None
+    async def _prepare(self, context: RequestContext) -> Planned:
+        """Prepares what to send, and begins to count what is sent uncounted. The client's time is not counted as our
+        own. Raises `ClientError`."""
+        received, record, began = context.received, context.record, time.perf_counter()
+        try:
+            routed = await self.routes.begin(received, record)
+            context.home, scanned = routed.home, routed.scanned
+            if routed.error is not None:
+                planned = Planned(received, scanned=scanned, error=routed.error)
+            else:
+                planned = await routed.home.planner.prepare(received, record, scanned)
+            context.planned = planned
+        finally:
+            record.own_seconds += time.perf_counter() - began
+        if planned.error is not None:
+            raise planned.error
+        if planned.proven and planned.total is None:
+            context.counting = routed.home.planner.later.start_count(planned, record)
+            if context.counting is None:
+                context.planned = planned = planned.uncounted()
+        return planned
+
+    async def _exchange(self, context: RequestContext, planned: Planned, client: Client) -> None:
+        """Sends, and sends again where there is something better to send; what comes then goes to the client as it
+        is."""
         while True:
             try:
-                with interrupt_on_disconnect(receive, cycle):
-                    attempt = await self._attempt(context, target)
+                attempt = await self._attempt(context, planned, client)
+                if may_be_refused(planned, attempt) and context.record.attempts <= MAX_HEALS:
+                    attempt = await self._in_one_piece(context, planned, attempt, client)
             except UpstreamError as failure:
-                if (
-                    context.record.attempts <= MAX_HEALS
-                    and self.routes is not None
-                    and await self.routes.stay(context, failure)
-                ):
-                    continue
-                raise
-            left = context.record.attempts <= MAX_HEALS
-            if self.routes is not None and left and attempt.refusal is None and attempt.answer.status >= 400:
-                if await self.routes.stay(context):
+                again = await self._elsewhere(context, planned, failure)
+                if again is None:
+                    raise
+            else:
+                try:
+                    again = await self._again(context, attempt)
+                    if again is None:
+                        await self._relay(context, attempt, client)
+                        return
+                finally:
                     await attempt.answer.close()
-                    continue
-            if empty is not None:
-                if attempt.refusal is None and attempt.answer.status < 400:  # its length was not the reason
-                    await attempt.answer.close()
-                    attempt = empty
-                empty = None
-            elif left and _may_be_refused(context, attempt):
-                whole = await self._without_stream(context)
-                if whole is not None:
-                    empty, context.planned = attempt, whole
-                    continue
-            try:
-                if attempt.refusal is not None and left and await self._heal(context, attempt.refusal):
-                    continue
-                await self._relay(context, attempt, receive, send, cycle)
-                return
-            finally:
-                await attempt.answer.close()
+            context.planned = planned = again
 
-    async def _attempt(self, context: RequestContext, target: bytes) -> Attempt:
-        """Sends the payload; reads as much of the answer as it takes to detect a refusal."""
-        received, planned, record = context.received, context.planned, context.record
-        assert planned is not None
-        payload, headers = planned.payload, received.headers
-        if payload is not received.body:
-            headers = [h for h in headers if h[0] not in OF_THE_BODY]
-        upstream: Sender = self.upstream
-        if self.routes is not None:
-            backend = self.routes.target(context)
-            upstream, record.upstream = backend.upstream, backend.name
-        record.attempt()
-        if record.unreadable:
-            headers = plainly(headers)
-        if record.trace is not None:
-            headers = record.trace.attempt(headers, record.upstream)
-        if planned.pieces:
-            answer = await self._in_pieces(context, planned, upstream, target, headers)
-        else:
-            answer = await upstream.send("POST", target, headers, payload)
-        if record.trace is not None:
-            record.trace.answered(answer.status)
-        record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
-        # Most answers say nothing of keys: they are no refusal, and their bodies take little memory.
-        teaches = answer.status in REFUSING or self.extra_calls is not None or len(received.body) > SMALL
-        if teaches and record.upstream in ("", DEFAULT):  # only there a client's own key is used
-            self._record_key(headers, answer.status, len(received.body))
-        if context.scanned is None or context.scanned.ladder is None or not received.may_change:
-            return Attempt(answer)
-        body = answer.buffered_body()
-        if body is not None:  # as most are: short, plain and here already
-            usage = received.api.response.complete_usage(body) if answer.status == 200 else None
-            if usage is not None:
-                return Attempt(answer, body, None, usage)
-            answer.unread(body)
-        if unreadable(answer) and not (planned.pieces or record.unreadable) and record.attempts <= MAX_HEALS:
-            await answer.close()
+    async def _attempt(self, context: RequestContext, planned: Planned, client: Client) -> Attempt:
+        """Sends the payload; reads as much of the answer as it takes to detect a refusal. Raises UpstreamError."""
+        assert context.home is not None
+        attempts, record = self.attempts, context.record
+        context.asked = backend = self.routes.target(planned, context.home)
+        with interrupt_on_disconnect(client.receive, client.cycle):
+            answer = await attempts.send(planned, client.target, backend, record)
+            latest = context.latest or planned
+            return attempts.at_once(latest, answer) or await attempts.read(latest, answer, record)
+
+    async def _again(self, context: RequestContext, attempt: Attempt) -> Planned | None:
+        """What is to be sent next; None if the client gets this answer."""
+        planned, record = context.latest, context.record
+        if planned is None or record.attempts > MAX_HEALS:
+            return None
+        if attempt.unreadable:
             record.stop_waiting()
             record.unreadable = True
-            return await self._attempt(context, target)
+            return planned
+        if attempt.refusal is not None:
+            return await self._heal(context, planned, attempt.refusal)
+        return await self._elsewhere(context, planned) if attempt.answer.status >= 400 else None
+
+    async def _elsewhere(
+        self, context: RequestContext, planned: Planned, failure: UpstreamError | None = None
+    ) -> Planned | None:
+        """A request that was moved to another upstream, which failed, as it is sent without that one. None if it was
+        not moved."""
+        home, asked, record = context.home, context.asked, context.record
+        if home is None or asked is None or asked is home or record.attempts > MAX_HEALS:
+            return None
+        record.stop_waiting()
+        return await self.routes.without(planned, home, asked, record, failure)
+
+    async def _in_one_piece(self, context: RequestContext, planned: Planned, empty: Attempt, client: Client) -> Attempt:
+        """The answer to the same request without a stream, if it is an error: it has the text that an empty stream does
+        not have. Else the empty stream: its length was not the reason."""
+        assert context.home is not None and planned.scanned is not None
         try:
-            untried = self.refusals.is_untried(context, len(payload))
-            doubtful = untried or self.refusals.has_refused(received.headers, context.scanned.model)
-            seconds = hold_seconds(context, doubtful)
-            near = (doubtful or not context.proven) and seconds > 0
-            seen, refusal = await self.refusals.at(received.api, answer, near, seconds)
-            if untried and near and refusal is None and answer.status == 200:
-                self.refusals.accept(context, len(payload))
-        except BaseException:
-            await answer.close()
-            raise
-        if refusal is not None:
-            record.refusals = (*record.refusals, refusal.rule)
-            self.refusals.remember(received.headers, context.scanned.model)
-        return Attempt(answer, seen, refusal)
-
-    def _record_key(self, headers: Headers, status: int, size: int) -> None:
-        """Records what an answer says of the key that the client's request had, or of its absence: for extra calls, and
-        of large bodies for their memory."""
-        keys = self.knowledge.keys
-        keys.record_response(headers, status)
-        accepted = self.accepted if self.extra_calls is None and size > SMALL else self.extra_calls
-        if accepted is not None and (keys.checked or not brings_credential(headers)):
-            accepted.record_response(caller_of(headers), status)
-
-    async def _in_pieces(
-        self,
-        context: RequestContext,
-        planned: Planned,
-        upstream: Sender,
-        target: bytes,
-        headers: Sequence[Header],
-    ) -> Answer:
-        """The joined answer to all pieces of a request, or the answer to one that failed."""
-
-        async def post(payload: bytes, headers: Sequence[Header]) -> Answer:
-            return await upstream.send("POST", target, headers, payload)
-
-        room = Room(self.budget) if context.room is None else context.room.another()
-        assert planned.plan is not None
-        counts = [sum(len(block.messages) for block in blocks) for blocks in planned.plan.pieces]
-        sender = PieceSender(context.received.api, post, counts, self.planner.plans.pool, room)
-        return await sender.send(planned.pieces, headers)
-
-    async def _without_stream(self, context: RequestContext) -> Planned | None:
-        """The same request for an answer of one piece: it has the error that an empty stream does not have."""
-        scanned, planned = context.scanned, context.planned
-        assert scanned is not None and planned is not None
-        try:
-            payload = await self.planner.plans.without_stream(context.received, scanned, planned.payload)
+            context.planned = whole = await context.home.planner.plans.without_stream(planned, planned.scanned)
         except Exception as error:
             report_bug(context.record, error)
-            return None
-        return replace(planned, payload=payload)
+            return empty
+        try:
+            attempt = await self._attempt(context, whole, client)
+        except BaseException:
+            await empty.answer.close()
+            raise
+        unused = empty if attempt.failed else attempt
+        await unused.answer.close()
+        return attempt if attempt.failed else empty
 
-    async def _heal(self, context: RequestContext, refusal: Refusal) -> bool:
-        """Whether there is a smaller request to send."""
+    async def _heal(self, context: RequestContext, planned: Planned, refusal: Refusal) -> Planned | None:
+        """A smaller request to send after a refusal; None if there is none."""
         record = context.record
         record.stop_waiting()
-        if record.counting is not None:
-            record.counting.cancel()  # the client waits now: the request is counted anew, and at once
+        if context.counting is not None:
+            context.counting.cancel()  # the client waits now: the request is counted anew, and at once
+            context.counting = None
         began, own = time.perf_counter(), record.own_seconds
-        healer = self.healer if self.routes is None else self.routes.home(context).healer
+        assert context.home is not None
         try:
-            return await healer.heal(context, refusal)
+            context.planned = planned = await context.home.healer.measured(planned, record)
+            return await context.home.healer.heal(planned, refusal, record)
         finally:
             record.phase("heal", began, own - record.own_seconds)
             record.own_seconds += time.perf_counter() - began
 
-    async def _relay(
-        self, context: RequestContext, attempt: Attempt, receive: Receive, send: Send, cycle: Cycle | None
-    ) -> None:
+    async def _relay(self, context: RequestContext, attempt: Attempt, client: Client) -> None:
         """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
-        answer, usage, record = attempt.answer, attempt.usage, context.record
-        healed = bool(record.refusals) and attempt.refusal is None and answer.status < 400
-        if attempt.refusal is not None and record.result in ("", "fitted"):
+        answer, usage, record, planned = attempt.answer, attempt.usage, context.record, context.latest
+        assert planned is not None
+        healed = bool(record.refusals) and not attempt.failed
+        if attempt.refusal is not None and context.result in ("", "fitted"):
             record.result = "refused"
-        extra = context.headers()
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
+        extra, api = headers_of(planned, record.upstream), planned.received.api
         if usage is not None:
-            if context.is_truncated(usage):
+            if is_truncated(planned, usage):
                 extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))
-            if cycle is not None:
+            if client.cycle is not None:
                 record.first_byte()
-                if relay_at_once(cycle, answer, attempt.seen, extra):
+                if relay_at_once(client.cycle, answer, attempt.seen, extra):
                     return
         self._release(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
-        tap = Tap(context.received.api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
+        tap = Tap(api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         context.answered = Answered(answer.status, usage, tap, healed)
         await relay(
             answer,
-            receive,
-            send,
-            context.received.api.response,
+            client.receive,
+            client.send,
+            api.response,
             first=(attempt.seen,),
             extra=extra,
             watch=tap.feed,
             started=record.first_byte,
-            cycle=cycle,
+            cycle=client.cycle,
             event=log.event,
         )
 
     def _release(self, context: RequestContext) -> None:
         """Drops the content of a request that cannot be healed any more, once it is counted."""
-        if self.recorder is not None:
-            context.record.held = self.recorder.hold(context.received.body)
-        counting = context.record.counting
-        if counting is None or counting.done():
-            context.release()
+        self.reporter.keep(context)
+        if context.counting is None or context.counting.done():
+            _drop_content(context)
         else:
-            counting.add_done_callback(context.release)
+            context.counting.add_done_callback(partial(_drop_content, context))
 
-    async def other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Every other path: passed through."""
-        self.metrics.in_flight.inc()
-        listed = self.models is not None and self.models.serves(scope)
-        trace = None
-        if self.tracer is not None:
-            trace, scope["headers"] = self.tracer.begin(scope["method"], scope["headers"])
-        seconds, rate = self.settings.body_timeout, self.settings.min_rate
-        passed = partial(self.reporter.passed, scope["headers"])
-        try:
-            self.pages.check(scope, self.upstream.has_key)
-            if self.models is not None and listed:
-                passed(await self.models(scope, send))
+    async def _end(self, context: RequestContext, error: BaseException, send: Send) -> bool:
+        """Ends a request by the table of `endings`. Returns whether the exception goes on to the server."""
+        end = ending(error, context)
+        context.record.result = end.result or context.record.result
+        if end.status is not None:
+            answered = context.answered
+            context.answered = Answered(end.status) if answered is None else replace(answered, status=end.status)
+        if end.error is not None:
+            await self._fail(context, send, end.error, end.extra)
+        return end.breaks
+
+    async def _fail(self, context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header]) -> None:
+        """Sends an error of the proxy's own, in the shape of the request's API."""
+        scanned = None if context.latest is None else context.latest.scanned
+        if scanned is not None and scanned.scan.stream:
+            refusal_stream = context.received.api.refusal_stream
+            stream = None if refusal_stream is None else refusal_stream(error, scanned.model, int(time.time()))
+            if stream is not None:
+                context.answered = Answered(200)
+                await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})
+                await send({"type": "http.response.body", "body": stream})
                 return
-            self._check_handshake(scope)
-            self.log_unfitted(scope["method"], target_of(scope))
-            upstream, done = await self._upstream_of(scope, passed)
-            await passthrough(scope, receive, send, upstream, done, seconds, rate, trace)
-        except ClientError as error:
-            passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
-            extra = (CLOSE, (b"upgrade", b"HTTP/1.1")) if error.status == UPGRADE_REQUIRED else ()
-            await send_error(send, error, error_body(scope["path"], error), extra)
-        finally:
-            self.metrics.in_flight.dec()
-
-    def _check_handshake(self, scope: Scope) -> None:
-        """Raises `ClientError` for a WebSocket past the fitted requests of a path. Codex then speaks HTTP."""
-        cycle = cycle_of(scope)
-        path = one_path(target_of(scope).partition(b"?")[0])
-        if cycle is None or not cycle.is_handshake or path.decode("latin-1") not in by_path():
-            return
-        if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
-            raise websocket_refused()
-
-    async def _upstream_of(
-        self, scope: Scope, passed: Callable[[Outcome], None]
-    ) -> tuple[Sender, Callable[[Outcome], None]]:
-        """The upstream of a request that is not fitted, and what gets its outcome. Raises `ClientError`."""
-        if self.routes is None:
-            if value_of(scope["headers"], UPSTREAM) not in (None, b"", DEFAULT.encode()):
-                raise no_upstreams()
-            return self.upstream, passed
-        await self.routes.learn_of_caller(scope["headers"])
-        cycle = cycle_of(scope)
-        reads = scope["method"] in ("GET", "HEAD") and not (cycle is not None and cycle.is_handshake)
-        backend = self.routes.other(scope["headers"], target_of(scope), reads=reads)
-        return backend.upstream, lambda outcome: passed(replace(outcome, upstream=backend.name))
-
-    def log_unfitted(self, method: str, target: bytes) -> None:
-        """Logs an endpoint that is passed through, once."""
-        name = f"{method} {shown(target)}"
-        if name not in self._named and len(self._named) < MAX_NAMED:
-            self._named.add(name)
-            log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
-
-    @property
-    def unfitted(self) -> Iterable[str]:
-        """The endpoints that were logged as not fitted."""
-        return tuple(self._named)
+        await send_error(send, error, error_body(context.received.path, error), extra)
 
     async def close(self) -> None:
         """Waits until the last requests have ended, at most a second, and until their outcomes are reported."""
@@ -458,28 +315,9 @@ class Gateway:
         await self.reporter.close()
 
 
-async def _fail(context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header] = ()) -> None:
-    """Sends an error of the proxy's own, in the shape of the request's API."""
-    scanned = context.scanned
-    if scanned is not None and scanned.scan.stream:
-        refusal_stream = context.received.api.refusal_stream
-        stream = None if refusal_stream is None else refusal_stream(error, scanned.model, int(time.time()))
-        if stream is not None:
-            context.end(context.record.result, 200)
-            await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})
-            await send({"type": "http.response.body", "body": stream})
-            return
-    await send_error(send, error, error_body(context.received.path, error), extra)
-
-
-def has_all(context: RequestContext) -> bool:
-    """Whether a client that has left has its whole answer: some leave at the last event."""
-    tap = None if context.answered is None else context.answered.tap
-    return tap is not None and tap.done
-
-
-def _may_be_refused(context: RequestContext, attempt: Attempt) -> bool:
-    """Whether an empty stream may be a refusal: some servers fail so if a request is too long."""
-    scanned = context.scanned
-    streams = scanned is not None and scanned.scan.stream
-    return streams and not context.proven and came_to_nothing(context.received.api, attempt.answer, attempt.seen)
+def _drop_content(context: RequestContext, counted: object = None) -> None:
+    """Takes the figures of a request and drops its content, while its answer is still under way."""
+    if context.figures is None:
+        context.close()
+        context.received = replace(context.received, body=b"")
+        context.planned = context.counting = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proxy.fit.learn import apply_learned, learn
@@ -14,14 +13,12 @@ from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
-from proxy.request.context import RequestContext
 from proxy.request.facts import Knowledge
 from proxy.request.planning import PlanBuilder
-from proxy.request.stages import Planned, Scanned
+from proxy.request.stages import Descent, Planned, Record, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.echoes import echoes
-from proxy.wire.headers import Header
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,40 +29,48 @@ class Healer:
     plans: PlanBuilder
     pool: Pool
 
-    async def heal(self, context: RequestContext, refusal: Refusal) -> bool:
-        """Replaces the planned stage by one with a smaller payload. False if the refusal taught nothing, or if nothing
-        smaller is left to send. Never raises."""
-        scanned, planned = context.scanned, context.planned
-        if scanned is None or planned is None or scanned.ladder is None:
-            return False
-        try:
-            return await self._heal(context, scanned, planned, scanned.ladder, refusal)
+    async def measured(self, planned: Planned, record: Record) -> Planned:
+        """A refused request with a plan, from which it can be healed: one that was sent uncut is counted first. The
+        same stage if it was not understood, or if our own code fails. Never raises."""
+        understood = planned.fitted
+        if understood is None:
+            return planned
+        (scanned, ladder), received, knowledge = understood, planned.received, self.knowledge
+        scanned = replace(scanned, tenant=tenant_of(received.headers))
+        if planned.descent is not None:
+            return replace(planned, scanned=scanned)
+        try:  # in the meantime another request may have learned what this refusal would teach
+            known = knowledge.learned(scanned.model, scanned.tenant, scanned.digests)
+            known = knowledge.learned_for(known, scanned.model, len(scanned.plain), scanned.controls.window)
+            scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
+            descent = await self.plans.count(received, scanned, ladder, record)
         except Exception as error:
-            report_bug(context.record, error)
-            return False
+            report_bug(record, error)
+            return replace(planned, scanned=scanned)
+        return replace(planned, scanned=scanned, descent=descent, uncut=True)
+
+    async def heal(self, planned: Planned, refusal: Refusal, record: Record) -> Planned | None:
+        """The stage with a smaller payload, for a refused request that was `measured`. None if the refusal taught
+        nothing, or if nothing smaller is left to send. Never raises."""
+        understood, sent = planned.fitted, planned.descent
+        if understood is None or sent is None:
+            return None
+        try:
+            return await self._heal(planned, *understood, sent, refusal, record)
+        except Exception as error:
+            report_bug(record, error)
+            return None
 
     async def _heal(
-        self, context: RequestContext, scanned: Scanned, sent: Planned, ladder: Ladder, refusal: Refusal
-    ) -> bool:
-        received, record = context.received, context.record
-        uncut = sent.plan is None
-        scanned = replace(scanned, tenant=tenant_of(received.headers))
-        if uncut:  # in the meantime another request may have learned what this refusal would teach
-            known = self.knowledge.learned(scanned.model, scanned.tenant, scanned.digests)
-            known = self.knowledge.learned_for(known, scanned.model, len(scanned.plain), scanned.controls.window)
-            scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
-        context.scanned = scanned
-        if uncut:
-            sent = replace(await self.plans.count(received, scanned, ladder, record), payload=sent.payload)
-            context.planned = sent
-        assert sent.plan is not None and sent.prompt is not None
-        said = _header_values(received.headers)
+        self, planned: Planned, scanned: Scanned, ladder: Ladder, sent: Descent, refusal: Refusal, record: Record
+    ) -> Planned | None:
+        received, prompt, draft = planned.received, sent.prompt, sent.plan.draft
+        said = b"\n".join([value for _, value in received.headers])  # what an error may quote besides the body
         heavy = len(scanned.plain) > HEAVY_BYTES
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
-        prompt, draft = sent.prompt, sent.plan.draft
         moved = draft.model != prompt.model
         waits = prompt.managed or sent.plan.trusting
-        if prompt.opaque and sent.facts is not None:
+        if prompt.opaque:
             less, draft = after_refusal(sent.facts, draft, refusal)
             sent = replace(sent, facts=replace(sent.facts, assuming=True) if moved else less)
         knowledge = self.knowledge.of(draft.model, received.api.name) if moved else self.knowledge
@@ -73,27 +78,23 @@ class Healer:
             knowledge.cache.probe_refused(draft.model, scanned.tenant)
         proves = not echoed and not prompt.stored.continues
         facts, scanned, found = self._learn(knowledge, scanned, sent, draft, ladder, refusal, proves=proves)
-        context.scanned, record.suspicion = scanned, None
-        if facts is None and (uncut or waits):
+        if facts is None and (planned.uncut or waits):
             facts = sent.facts
         if facts is None:
-            return False
+            return None
         prompt = replace(prompt, managed=False)
         again = await self.plans.rebuild(received, scanned, prompt, without_count(facts), ladder, record)
-        assert again.plan is not None
         if not again.plan.changed or not again.plan.possible:
-            return False
-        if again.plan.draft.model == draft.model:
-            record.suspicion = found
-        context.planned, record.result = replace(again, payload=sent.payload), "fitted"
-        context.planned = await self.plans.rendered(received.api, scanned, again)
-        return True
+            return None
+        rendered = await self.plans.rendered(received, scanned, again)
+        suspicion = found if again.plan.draft.model == draft.model else None
+        return replace(rendered, counted=planned.counted, result="fitted", unmoved=planned.unmoved, suspicion=suspicion)
 
     def _learn(
         self,
         knowledge: Knowledge,
         scanned: Scanned,
-        planned: Planned,
+        descent: Descent,
         sent: Draft,
         ladder: Ladder,
         refusal: Refusal,
@@ -104,8 +105,7 @@ class Healer:
         planned with them; and what an answer to that would prove. Where `proves`, the tenant's next requests use the
         lesson too. A draft that was moved to another model teaches about that model, in the `knowledge` of its
         upstream."""
-        assert planned.prompt is not None and planned.facts is not None
-        facts, moved = planned.facts, sent.model != planned.prompt.model
+        facts, moved = descent.facts, sent.model != descent.prompt.model
         kept = knowledge.learned(sent.model, scanned.tenant, () if moved else scanned.digests)
         if moved:
             facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)
@@ -124,7 +124,7 @@ class Healer:
             return None, scanned, None
         found = None
         if proves:
-            opaque = planned.prompt.costs is Costs.UNPROVABLE
+            opaque = descent.prompt.costs is Costs.UNPROVABLE
             knowledge.prove(sent, refusal, wiser.learned, scanned.tenant, opaque=opaque)
             found = knowledge.suspicion(sent, refusal, wiser.learned, opaque=opaque)
             if found is not None:
@@ -134,11 +134,6 @@ class Healer:
             return replace(wiser, window=window), scanned, found
         candidates = tuple(
             replace(candidate, window=window) if candidate.model == sent.model else candidate
-            for candidate in planned.facts.candidates
+            for candidate in descent.facts.candidates
         )
-        return replace(planned.facts, candidates=candidates), scanned, found
-
-
-def _header_values(headers: Iterable[Header]) -> bytes:
-    """What a client says outside its body and an error may quote."""
-    return b"\n".join([value for _, value in headers])
+        return replace(descent.facts, candidates=candidates), scanned, found

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from proxy.cache.cache import Cache
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.memory_budget import Budget, Room
@@ -17,13 +16,13 @@ from proxy.http.relay import ClientDisconnected, Send, send_error
 from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
+from proxy.request.backend import Backend
 from proxy.request.bugs import FAILED, report_bug
-from proxy.request.context import RequestContext
-from proxy.request.facts import Knowledge
+from proxy.request.descents import check_too_long
 from proxy.request.learned_endpoint import ASKED, is_token, learned_of, no_token
-from proxy.request.prepare import Planner, check_too_long
-from proxy.request.routes import Routes
-from proxy.request.stages import Received
+from proxy.request.response_headers import notices_of
+from proxy.request.routes import Router
+from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.work import INLINE_BYTES, Turns
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
@@ -33,7 +32,6 @@ from proxy.wire.report import inspection
 from proxy.wire.scan import NotUnderstood
 
 T = TypeVar("T")
-Backing = tuple[Knowledge, Planner]  # of the upstream that a request would go to
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +39,8 @@ class Inspecting:
     """Plans as the gateway does, and returns the plan as JSON."""
 
     settings: Settings
-    planner: Planner
-    knowledge: Knowledge
-    cache: Cache
+    routes: Router
     budget: Budget
-    routes: Routes | None = None
     turns: Turns = field(default_factory=Turns)
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,61 +74,57 @@ class Inspecting:
 
     async def plan_of(self, api: Api, body: bytes, headers: Headers, room: Room | None = None) -> dict[str, object]:
         """The JSON of section 7. Raises `ClientError` for a body or a header that is not understood."""
-        context = _context(api, body, headers, room)
-        return await _or_client_error(context, self._report(context))
+        record = Record()
+        return await _understood(record, self._report(_received(api, body, headers, room), record))
 
-    async def planned(self, api: Api, body: bytes, headers: Headers) -> RequestContext:
-        """The stages of a body, with the plan that `plan_of` shows. Raises as `plan_of`."""
-        context = _context(api, body, headers, None)
-        await _or_client_error(context, self._plan(context))
-        return context
+    async def planned(self, api: Api, body: bytes, headers: Headers) -> tuple[Scanned, Descent]:
+        """The scan of a body, and the plan that `plan_of` shows. Raises as `plan_of`."""
+        record = Record()
+        _, scanned, descent = await _understood(record, self._plan(_received(api, body, headers, None), record))
+        return scanned, descent
 
-    async def _plan(self, context: RequestContext) -> Backing:
-        """Plans the request of a context."""
-        received, knowledge, planner = context.received, self.knowledge, self.planner
-        if self.routes is None:
-            context.scanned = planner.scanner.scan_now(received)
-        else:
-            backend = await self.routes.choose(context)
-            knowledge, planner = backend.knowledge, backend.planner
-        scanned = await planner.scan(context)
+    async def _plan(self, received: Received, record: Record) -> tuple[Backend, Scanned, Descent]:
+        """The upstream that a request would go to, and its plan."""
+        routed = await self.routes.choose(received, record)
+        if routed.error is not None:
+            raise routed.error
+        knowledge, planner = routed.home.knowledge, routed.home.planner
+        scanned = routed.scanned or planner.scanner.scan_now(received)
+        scanned = await planner.scanner.whole(received, scanned)
         model, controls, tenant = scanned.model, scanned.controls, tenant_of(received.headers)
         ladder = planner.ladder_for(model, controls)
         await knowledge.refresh(model, ladder, tenant, received.api.name, received.headers)
         learned, lore = knowledge.learned(model, tenant), planner.lore_for(model, controls, ladder)
         learned = knowledge.learned_for(learned, model, len(scanned.plain), controls.window)
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
-        context.scanned = scanned = await planner.with_requested(received, scanned)
-        context.planned = await planner.plans.build(received, scanned, ladder, context.record)
-        if context.plan is not None:
-            check_too_long(scanned, context.plan)
-        return knowledge, planner
+        scanned = await planner.with_requested(received, scanned)
+        descent = await planner.plans.build(received, scanned, ladder, record)
+        check_too_long(scanned, descent.plan)
+        return routed.home, scanned, descent
 
-    async def _report(self, context: RequestContext) -> dict[str, object]:
-        """Plans the request of a context, and makes the JSON."""
-        knowledge, planner = await self._plan(context)
-        received, scanned, planned = context.received, context.scanned, context.planned
-        assert scanned is not None and planned is not None and planned.plan is not None
-        plan = planned.plan
-        body = await planner.plans.render(received.api, scanned, planned) if plan.changed else scanned.plain
+    async def _report(self, received: Received, record: Record) -> dict[str, object]:
+        """Plans a request, and makes the JSON."""
+        home, scanned, descent = await self._plan(received, record)
+        planner, plan = home.planner, descent.plan
+        body = await planner.plans.render(received.api, scanned, descent) if plan.changed else scanned.plain
+        planned = Planned(received, body, scanned, descent=descent)
         if (silent := received.api.without_truncation) is not None:
-            await planner.tell_to_refuse(context, silent)
-            planned = context.planned
-            body = planned.payload if planned is not None and planned.refusing else body
+            planned = await planner.told_to_refuse(planned, silent)
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
-        report = await planner.plans.pool.run(heavy, inspection, plan, msgspec.Raw(body), context.notices())
-        where = {} if self.routes is None else {"upstream": self.routes.target(context).name}
-        learned = learned_of(knowledge.cache, knowledge.families, scanned.model, scanned.tenant)
+        shown = msgspec.Raw(planned.payload), notices_of(planned)
+        report = await planner.plans.pool.run(heavy, inspection, plan, *shown)
+        target = self.routes.target(planned, home)
+        where = {"upstream": target.name} if target.name else {}
+        learned = learned_of(home.knowledge.cache, home.knowledge.families, scanned.model, scanned.tenant)
         return {**report, **where, "learned": learned}
 
 
-def _context(api: Api, body: bytes, headers: Headers, room: Room | None) -> RequestContext:
-    """The context of a body that is only planned. Raises `ClientError` for an invalid control header."""
-    received = Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True)
-    return RequestContext(received, room=room)
+def _received(api: Api, body: bytes, headers: Headers, room: Room | None) -> Received:
+    """A body that is only planned. Raises `ClientError` for an invalid control header."""
+    return Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True, room=room)
 
 
-async def _or_client_error(context: RequestContext, work: Coroutine[Any, Any, T]) -> T:
+async def _understood(record: Record, work: Coroutine[Any, Any, T]) -> T:
     """The result of the work. Raises `ClientError` for a body that is not understood, and for a bug of ours."""
     try:
         return await work
@@ -142,5 +133,5 @@ async def _or_client_error(context: RequestContext, work: Coroutine[Any, Any, T]
     except ClientError:
         raise
     except Exception as error:
-        report_bug(context.record, error)
+        report_bug(record, error)
         raise FAILED.with_traceback(None) from None  # else it would keep the frames of each time

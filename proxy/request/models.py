@@ -24,9 +24,10 @@ from proxy.http.relay import Send
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Ladder
 from proxy.observe import log
+from proxy.request.backend import Backend
 from proxy.request.facts import LOADED
 from proxy.request.refusal_detection import plainly
-from proxy.request.routes import Backend, Routes
+from proxy.request.routes import Routes
 from proxy.upstreams.models_listing import INLINE_BYTES, MAX_LIST_BYTES
 from proxy.upstreams.upstream import Sender
 from proxy.wire.controls import UPSTREAM

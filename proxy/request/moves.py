@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from proxy.config.upstreams import ANY, DEFAULT
+from proxy.request.backend import Backend
 from proxy.request.facts import Knowledge
-from proxy.request.routes import PATHS, Backend, Routes
+from proxy.request.routes import PATHS, Routes
 
 
 def doubtful_moves(models: Sequence[str], home: Knowledge, routes: Routes | None) -> list[str]:

@@ -17,7 +17,7 @@ from proxy.model.plan import Facts, Ladder, Plan, Want
 from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
-from proxy.request.stages import Planned, Received, Record, Scanned
+from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.totals import SharedCounts, marks_of, pending
 from proxy.request.wants import Provider
 from proxy.request.wants.counts import ProviderCounts
@@ -37,8 +37,8 @@ class PlanBuilder:
     pool: Pool
     _without_steps: dict[str, Ladder] = field(default_factory=dict)
 
-    async def build(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
-        """The plan for a body, without its payload. Raises `NotUnderstood`."""
+    async def build(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Descent:
+        """The plan for a body. Raises `NotUnderstood`."""
         controls = scanned.controls
         heavy = len(scanned.plain) > HEAVY_BYTES
         prompt = await self.pool.run(heavy, received.api.request.parse, scanned.plain, controls.pins)
@@ -54,15 +54,15 @@ class PlanBuilder:
             facts = replace(facts, counter=True)
         return await self.rebuild(received, scanned, prompt, facts, ladder, record)
 
-    async def count(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
+    async def count(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Descent:
         """The plan of a ladder without steps: it counts the prompt and changes nothing. Raises `NotUnderstood`."""
         return await self.build(received, scanned, self._stepless(ladder), record)
 
     async def rebuild(
         self, received: Received, scanned: Scanned, prompt: Prompt, facts: Facts, ladder: Ladder, record: Record
-    ) -> Planned:
-        """The plan for a parsed prompt with these facts, without its payload. Each want is fulfilled at most once: an
-        empty value says that it cannot be had."""
+    ) -> Descent:
+        """The plan for a parsed prompt with these facts. Each want is fulfilled at most once: an empty value says that
+        it cannot be had."""
         missing: tuple[str, ...] = ()
         known, made = facts, await self._plan(scanned, prompt, facts, ladder)
         for _ in range(len(ladder.steps) + 1):  # each step may want something, and first the count
@@ -77,7 +77,7 @@ class PlanBuilder:
             else:
                 known = replace(known, knowledge={**known.knowledge, want.key: value})
             made = await self._plan(scanned, prompt, known, ladder)
-        return Planned(b"", prompt, facts, made, missing)
+        return Descent(prompt, facts, made, missing)
 
     async def _fulfil(self, received: Received, want: Want, record: Record) -> Json:
         """What a step wants; an empty value if it cannot be had. A request that sends no plan causes no call. The wait
@@ -113,26 +113,35 @@ class PlanBuilder:
             found = self._without_steps[ladder.name] = replace(ladder, steps=())
         return found
 
-    async def render(self, api: Api, scanned: Scanned, planned: Planned) -> bytes:
+    async def render(self, api: Api, scanned: Scanned, descent: Descent) -> bytes:
         """The payload of a plan that changes the request."""
-        return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.request.render, planned.prompt, planned.plan)
+        return await self.pool.run(len(scanned.plain) > HEAVY_BYTES, api.request.render, descent.prompt, descent.plan)
 
-    async def rendered(self, api: Api, scanned: Scanned, planned: Planned) -> Planned:
+    async def rendered(self, received: Received, scanned: Scanned, descent: Descent) -> Planned:
         """The stage with the payload of a plan that changes the request."""
-        if planned.plan is not None and planned.plan.pieces:
-            pieces = await self.pool.run(len(scanned.plain) > HEAVY_BYTES, _pieces, api, planned)
-            return replace(planned, payload=pieces[0], pieces=pieces)
-        return await self.to_send(api, scanned, planned, await self.render(api, scanned, planned), changed=True)
-
-    async def to_send(
-        self, api: Api, scanned: Scanned, planned: Planned, payload: bytes, *, changed: bool = False
-    ) -> Planned:
-        """The stage with this payload, and the prefixes of what the client sent and of a payload that is `changed`."""
-        found = None
-        if planned.plan is not None and planned.plan.draft.prompt >= LEAST_TOKENS:
+        if descent.plan.pieces:
             heavy = len(scanned.plain) > HEAVY_BYTES
-            found = await self.pool.run(heavy, self._prefixes, api, scanned, planned.plan, payload if changed else None)
-        return replace(planned, payload=payload, prefixes=found)
+            pieces = await self.pool.run(heavy, _pieces, received.api, descent.prompt, descent.plan)
+            return Planned(received, pieces[0], scanned, descent=descent, pieces=pieces)
+        payload = await self.render(received.api, scanned, descent)
+        return await self._with_prefixes(
+            Planned(received, payload, scanned, descent=descent), scanned, descent, payload
+        )
+
+    async def unchanged(self, received: Received, scanned: Scanned, descent: Descent) -> Planned:
+        """The stage of a request that is sent as it came, though its ladder was descended."""
+        planned = Planned(received, scanned.unchanged(received), scanned, descent=descent)
+        return await self._with_prefixes(planned, scanned, descent, None)
+
+    async def _with_prefixes(
+        self, planned: Planned, scanned: Scanned, descent: Descent, changed: bytes | None
+    ) -> Planned:
+        """The stage with the prefixes of what the client sent and of a payload that is `changed`."""
+        if descent.plan.draft.prompt < LEAST_TOKENS:
+            return planned
+        heavy = len(scanned.plain) > HEAVY_BYTES
+        found = await self.pool.run(heavy, self._prefixes, planned.received.api, scanned, descent.plan, changed)
+        return replace(planned, prefixes=found)
 
     def _prefixes(
         self, api: Api, scanned: Scanned, plan: Plan, payload: bytes | None
@@ -150,10 +159,12 @@ class PlanBuilder:
             return None
         return None if sent is None else (ours, prefixes_of_draft(sent, plan.draft))
 
-    async def without_stream(self, received: Received, scanned: Scanned, payload: bytes) -> bytes:
-        """A payload that requests an answer of one piece. Raises `NotUnderstood`."""
-        plain = scanned.plain if payload is received.body else payload
-        return await self.pool.run(len(plain) > HEAVY_BYTES, received.api.request.without_stream, plain)
+    async def without_stream(self, planned: Planned, scanned: Scanned) -> Planned:
+        """The same request for an answer of one piece. Raises `NotUnderstood`."""
+        received = planned.received
+        plain = scanned.plain if planned.payload is received.body else planned.payload
+        payload = await self.pool.run(len(plain) > HEAVY_BYTES, received.api.request.without_stream, plain)
+        return replace(planned, payload=payload)
 
 
 def _lacking(want: Want, value: Json) -> str:
@@ -164,10 +175,8 @@ def _lacking(want: Want, value: Json) -> str:
     return "" if value else f"{want.kind} that is not known yet would be asked for"
 
 
-def _pieces(api: Api, planned: Planned) -> tuple[bytes, ...]:
+def _pieces(api: Api, prompt: Prompt, plan: Plan) -> tuple[bytes, ...]:
     """The payloads of a plan in pieces."""
-    prompt, plan = planned.prompt, planned.plan
-    assert prompt is not None and plan is not None
     drafts = (plan.draft.with_blocks(blocks) for blocks in plan.pieces)
     return tuple(api.request.render(prompt, replace(plan, draft=draft)) for draft in drafts)
 

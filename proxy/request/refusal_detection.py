@@ -11,7 +11,7 @@ from proxy.http.client.answer import Answer
 from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import Refusal
-from proxy.request.context import RequestContext
+from proxy.request.stages import Planned
 from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.coding import IDENTITY, KNOWN, beginning, coding_of
 from proxy.wire.headers import Header, value_of
@@ -60,26 +60,42 @@ class RefusalDetector:
         refused = self._refused.get((tenant_of(headers), model))
         return refused is not None and 2 * _size_of(headers) >= refused
 
-    def is_untried(self, context: RequestContext, size: int) -> bool:
+    def is_untried(self, planned: Planned, size: int) -> bool:
         """Whether a stream may be refused after its first events, and its request of `size` bytes is longer than any
         that the model accepted from the same caller. Short ones are not."""
-        if size < LEAST_UNTRIED or context.received.api.hold_s <= FIRST_EVENT_S:
+        if size < LEAST_UNTRIED or planned.received.api.hold_s <= FIRST_EVENT_S:
             return False
-        scanned = context.scanned
-        return scanned is not None and scanned.scan.stream and size > self._most_accepted(context, scanned.model)
+        scanned = planned.scanned
+        return scanned is not None and scanned.scan.stream and size > self._most_accepted(planned, scanned.model)
 
-    def accept(self, context: RequestContext, size: int) -> None:
+    def accept(self, planned: Planned, size: int) -> None:
         """The model began to answer a request of `size` bytes."""
-        model = "" if context.scanned is None else context.scanned.model
-        if len(model) <= MAX_LENGTH and size > self._most_accepted(context, model):
-            self._accepted.put((tenant_of(context.received.headers), model), size)
+        model = "" if planned.scanned is None else planned.scanned.model
+        if len(model) <= MAX_LENGTH and size > self._most_accepted(planned, model):
+            self._accepted.put((tenant_of(planned.received.headers), model), size)
 
-    def _most_accepted(self, context: RequestContext, model: str) -> int:
-        return self._accepted.get((tenant_of(context.received.headers), model)) or 0
+    def _most_accepted(self, planned: Planned, model: str) -> int:
+        return self._accepted.get((tenant_of(planned.received.headers), model)) or 0
 
     def in_relayed(self, tap: Tap) -> Refusal | None:
         """The refusal that a stream turned out to be after its first events had gone to the client; or None."""
         return None if tap.error is None else recognise_event(self.rules, tap.error)
+
+    async def within(self, planned: Planned, answer: Answer) -> tuple[bytes, Refusal | None]:
+        """`at` for the answer to a request, of which as much may wait as its length demands; remembers what it shows.
+        Raises UpstreamError."""
+        scanned, size, headers = planned.scanned, len(planned.payload), planned.received.headers
+        model = "" if scanned is None else scanned.model
+        untried = self.is_untried(planned, size)
+        doubtful = untried or self.has_refused(headers, model)
+        seconds = hold_seconds(planned, doubtful)
+        near = (doubtful or not planned.proven) and seconds > 0
+        seen, refusal = await self.at(planned.received.api, answer, near, seconds)
+        if refusal is not None:
+            self.remember(headers, model)
+        elif untried and near and answer.status == 200:
+            self.accept(planned, size)
+        return seen, refusal
 
     async def at(
         self, api: Api, answer: Answer, near: bool, seconds: float | None = None
@@ -141,11 +157,11 @@ def came_to_nothing(api: Api, answer: Answer, seen: bytes) -> bool:
     return streams and coding_of(answer.headers) in IDENTITY and is_empty(api, seen)
 
 
-def hold_seconds(context: RequestContext, doubtful: bool = False) -> float:
+def hold_seconds(planned: Planned, doubtful: bool = False) -> float:
     """How long the first events of a stream may wait for content: long where the request is near its window or
     `doubtful` (its model refused one like it, or has not accepted one as long), and not at all for one that runs in the
     background, whose client only wants its id."""
-    scanned, counted, plan = context.scanned, context.counted, context.plan
+    scanned, counted, plan = planned.scanned, planned.counted, planned.plan
     if scanned is None or scanned.scan.background:
         return 0.0
     if doubtful:
@@ -155,7 +171,7 @@ def hold_seconds(context: RequestContext, doubtful: bool = False) -> float:
     else:
         total = None if counted is None else counted.total
         near = total is None or counted is None or total.prompt >= NEAR_LOAD * counted.window.tokens
-    return context.received.api.hold_s if near else FIRST_EVENT_S
+    return planned.received.api.hold_s if near else FIRST_EVENT_S
 
 
 def _waits(shown: ResponsePrefix, near: bool) -> bool:

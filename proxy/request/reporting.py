@@ -6,55 +6,51 @@ No client waits for it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.metrics.outcome_metrics import OTHER
-from proxy.observe.recent import Recent
-from proxy.observe.recording.recorded_lines import Request
-from proxy.observe.recording.recorder import Recorder
-from proxy.request.answers import AnswerLearning, outcome_of
 from proxy.request.bugs import report_bug
 from proxy.request.context import RequestContext
-from proxy.request.prepare import Planner
+from proxy.request.observers import Ended, Observer
 from proxy.request.refusal_detection import RefusalDetector
-from proxy.request.routes import Routes
 from proxy.request.sent_prefixes import LEAST_TOKENS, SentPrefixes
+from proxy.request.stages import Planned, Record
 from proxy.upstreams.internal_client import tenant_of
+from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import Header, value_of
 from proxy.wire.trace_context import trace_context
 
 
 @dataclass(slots=True)
 class Reporter:
-    """Reports the requests of one gateway. `tell` writes the log; `caller_header` is the header by which metrics know
-    callers."""
+    """Reports the requests of one gateway to its `observers`. `callers` are the values of `caller_header` by which
+    metrics know callers."""
 
-    planner: Planner
-    learning: AnswerLearning
     refusals: RefusalDetector
     metrics: Metrics
-    tell: Callable[[Outcome], None]
+    observers: Sequence[Observer]
+    callers: Collection[str] = ()
     caller_header: str | None = None
-    routes: Routes | None = None  # set if there are several upstreams
-    recorder: Recorder | None = None
-    recent: Recent | None = None  # set if there is a page
     _late: set[asyncio.Task[None]] = field(default_factory=set)
     _finished: list[RequestContext] = field(default_factory=list)
     _sent_prefixes: SentPrefixes = field(default_factory=SentPrefixes)
 
-    def with_rules(
-        self, planner: Planner, learning: AnswerLearning, refusals: RefusalDetector, routes: Routes | None
-    ) -> Reporter:
+    def with_rules(self, refusals: RefusalDetector, callers: Collection[str]) -> Reporter:
         """The reporter of further requests under other rules."""
-        return replace(self, planner=planner, learning=learning, refusals=refusals, routes=routes, _finished=[])
+        return replace(self, refusals=refusals, callers=callers, _finished=[])
+
+    def keep(self, context: RequestContext) -> None:
+        """The content of a request is about to be dropped, while its answer is still under way."""
+        for observer in self.observers:
+            observer.keep(context)
 
     def finish(self, context: RequestContext) -> None:
         """Reports the outcome; waits for a count under way, but the client does not."""
-        counting = context.record.counting
+        counting = context.counting
         if counting is None or counting.done():
             self._report_soon(context)
             return
@@ -62,7 +58,7 @@ class Reporter:
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    async def _report_late(self, context: RequestContext, counting: asyncio.Task[None]) -> None:
+    async def _report_late(self, context: RequestContext, counting: asyncio.Task[Planned]) -> None:
         await asyncio.wait([counting])
         self._report_soon(context)
 
@@ -76,36 +72,39 @@ class Reporter:
     def report_all(self) -> None:
         """Reports the requests that have ended."""
         finished, self._finished = self._finished, []
-        recorded: list[Request] = []
         for context in finished:
-            self._report(context, recorded)
-        if self.recorder is not None and recorded:
-            self.recorder.add(recorded)
+            try:
+                context.close()
+                self._tell(self._learned(context), context.received.headers, context)
+            except Exception as error:
+                report_bug(context.record, error)
+            finally:
+                if context.record.held:
+                    for observer in self.observers:
+                        observer.drop(context)
 
-    def _report(self, context: RequestContext, recorded: list[Request]) -> None:
-        """Reports one; what is recorded of it is added to the others."""
-        try:
-            context.close()
-            outcome = outcome_of(context)
-            if outcome.stream and outcome.status == 200 and outcome.usage is None:
-                outcome = self._with_refusal(context, outcome)
-            learning = self.learning if self.routes is None else self.routes.asked(context).learning
-            if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
-                outcome = self._with_repeated(context, outcome)
-            learning.learn(context, outcome)
-            if self.metrics.reads_headers:
-                outcome = self._labelled(context.received.headers, outcome)
-            self.metrics.observe(outcome)
-            self.tell(outcome)
-            if self.recorder is not None:
-                recorded.append(_recorded(self.recorder, context, outcome))
-            if self.recent is not None:
-                self.recent.add(outcome, None if context.figures is None else context.figures.shown)
-        except Exception as error:
-            report_bug(context.record, error)
-        finally:
-            if context.record.held and self.recorder is not None:
-                self.recorder.drop(context.record.held)
+    def _learned(self, context: RequestContext) -> Outcome:
+        """The outcome of a request, from which its upstream's knowledge learns."""
+        outcome, backend = context.final(), context.asked or context.home
+        if outcome.stream and outcome.status == 200 and outcome.usage is None:
+            outcome = self._with_refusal(context, outcome)
+        if outcome.status == 200 and (outcome.prompt_sent or 0) >= LEAST_TOKENS:
+            outcome = self._with_repeated(context, outcome)
+        if backend is not None:
+            figures = context.figures or context.figures_now()
+            backend.learning.learn(context.received, context.answered, figures, outcome)
+        return outcome
+
+    def _tell(self, outcome: Outcome, headers: Headers, context: RequestContext | None = None) -> None:
+        """Tells all observers, also where one fails."""
+        if self.metrics.reads_headers:
+            outcome = self._labelled(headers, outcome)
+        ended = Ended(outcome, headers, context)
+        for observer in self.observers:
+            try:
+                observer.ended(ended)
+            except Exception as error:
+                report_bug(Record() if context is None else context.record, error)
 
     def _with_refusal(self, context: RequestContext, outcome: Outcome) -> Outcome:
         """The outcome with the refusal that a stream turned out to be too late to be healed, if it is one."""
@@ -121,7 +120,7 @@ class Reporter:
         name, caller, trace_id = self.caller_header, "", ""
         if name is not None:
             value = (value_of(headers, name.encode()) or b"").decode("latin-1")
-            caller = value if value in self.planner.rules.callers else OTHER
+            caller = value if value in self.callers else OTHER
         if outcome.trace is not None:
             trace_id = outcome.trace.trace_id
         elif self.metrics.shows_traces and (found := trace_context(headers)) is not None and found.sampled:
@@ -130,11 +129,10 @@ class Reporter:
 
     def _with_repeated(self, context: RequestContext, outcome: Outcome) -> Outcome:
         """The outcome with how much of its prompt was sent before."""
-        total, figures = context.total, context.figures
+        figures, home = context.figures, context.home
         both = None if figures is None else figures.prefixes
-        if both is None and total is not None:
-            planner = self.planner if self.routes is None else self.routes.home(context).planner
-            asked = planner.totals.totals.prefixes(total)
+        if both is None and figures is not None and figures.total is not None and home is not None:
+            asked = home.planner.totals.totals.prefixes(figures.total)
             both = None if asked is None else (asked, None)
         if both is None:
             return outcome
@@ -143,28 +141,12 @@ class Reporter:
         tenant += outcome.upstream.encode()  # whose prompt caches differ
         return replace(outcome, repeated=self._sent_prefixes.add(tenant, models, *both))
 
-    def passed(self, headers: Sequence[Header], outcome: Outcome) -> None:
+    def passed(self, headers: Headers, outcome: Outcome) -> None:
         """Reports a request that was passed through, with these headers."""
-        if self.metrics.reads_headers:
-            outcome = self._labelled(headers, outcome)
-        self.metrics.observe(outcome)
-        self.tell(outcome)
-        if self.recorder is not None:
-            self.recorder.add([Request(outcome, headers)])
-        if self.recent is not None:
-            self.recent.add(outcome)
+        self._tell(outcome, headers)
 
     async def close(self) -> None:
         """Waits at most five seconds for counts under way, and reports the requests that have ended."""
         if self._late:
             await asyncio.wait(self._late, timeout=5)
         self.report_all()
-
-
-def _recorded(recorder: Recorder, context: RequestContext, outcome: Outcome) -> Request:
-    received, answered = context.received, context.answered
-    if answered is None or answered.tap is None:
-        return Request(outcome, received.headers, True, received.controls, received.body)
-    held, context.record.held = context.record.held, b""  # of an answer that took its time
-    recorder.drop(held)
-    return Request(outcome, received.headers, True, received.controls, received.body or held, answered.tap.finish)

@@ -1,6 +1,6 @@
 """Chooses the upstream of each request by the rows of upstreams.toml, and that of a request which was moved to a model.
 
-Without rows there is no object of this module, and nothing here runs.
+Without rows there is `OneUpstream`, which chooses nothing.
 """
 
 from __future__ import annotations
@@ -8,31 +8,29 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from proxy.apis import apis
 from proxy.cache.replicated import Lookup
-from proxy.config.upstreams import ANY, DEFAULT, UpstreamRow
+from proxy.config.upstreams import ANY, DEFAULT
 from proxy.errors import ClientError, bad_header
 from proxy.http.client.answer import UpstreamError
 from proxy.model.api import Api
 from proxy.model.outcome import Unmoved
-from proxy.model.plan import Mode
+from proxy.model.plan import Ladder, Mode
 from proxy.model.structs import replace
-from proxy.request.answers import AnswerLearning
+from proxy.request.backend import Backend
 from proxy.request.bugs import report_bug
-from proxy.request.context import RequestContext
+from proxy.request.descents import SEND
 from proxy.request.facts import Knowledge
-from proxy.request.heal import Healer
-from proxy.request.prepare import SEND, Planner
-from proxy.request.stages import Planned, Scanned
+from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.unmoved import after_failure
 from proxy.request.web_pages import WebPages, foreign_origin
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 from proxy.upstreams.key_probe import KeyProbe
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.routing import Route, Routing, is_plain
-from proxy.upstreams.upstream import Sender
+from proxy.upstreams.routing import Routing, is_plain
 from proxy.wire.controls import UPSTREAM
 from proxy.wire.headers import value_of
 from proxy.wire.paths import one_path
@@ -42,27 +40,82 @@ HEADER = UPSTREAM.decode()
 AVOID_S = 15.0  # how long no request is moved to an upstream that could not be connected to
 
 
-@dataclass(frozen=True, slots=True)
-class Backend:
-    """One upstream, with what plans for it, what is known of its models and what learns from its answers. `route` is
-    None for the default upstream."""
+class Routed(NamedTuple):
+    """The upstream of a request. `scanned`: its scan, if that was needed to choose. `error`: it may not go there."""
 
-    name: str
-    upstream: Sender
-    knowledge: Knowledge
-    planner: Planner
-    healer: Healer
-    learning: AnswerLearning
-    route: Route | None = None
+    home: Backend
+    scanned: Scanned | None = None
+    error: ClientError | None = None
+
+
+class Router(Protocol):
+    """Chooses the upstream of each request."""
 
     @property
-    def row(self) -> UpstreamRow | None:
-        """The row of upstreams.toml."""
-        return None if self.route is None else self.route.row
+    def default(self) -> Backend:
+        """The upstream of requests that no row takes."""
 
-    def speaks(self, path: str) -> bool:
-        """Whether it has the API of a path. The default upstream is asked."""
-        return self.route is None or self.route.speaks(path)
+    def check_named(self, named: str | None) -> None:
+        """Raises `ClientError` for an upstream that a header names, if no request can have that one."""
+
+    async def begin(self, received: Received, record: Record) -> Routed:
+        """The upstream of a request that is to be sent, as `choose`; with an error for a caller who may not use it."""
+
+    async def choose(self, received: Received, record: Record) -> Routed:
+        """The upstream of a received request: the one that it names, else by its path and its model; with an error for
+        a model that its row does not serve. Raises `ClientError` for a name that does not exist."""
+
+    def target(self, planned: Planned, home: Backend) -> Backend:
+        """The upstream that the payload goes to: another one than `home` if it was moved to another model."""
+
+    async def without(
+        self, planned: Planned, home: Backend, failed: Backend, record: Record, failure: UpstreamError | None
+    ) -> Planned | None:
+        """After an upstream that a request was moved to has `failed`, or answered with an error: the request planned
+        again without the models of that one. None if it was not moved, or cannot go without. Never raises."""
+
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+        """The upstream of a request that is not fitted: the one that it names, else by its path. `reads`: it can call
+        no model. Raises as `begin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneUpstream:
+    """The only upstream gets every request."""
+
+    default: Backend
+    _routed: Routed = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_routed", Routed(self.default))
+
+    def check_named(self, named: str | None) -> None:
+        """See `Router.check_named`."""
+        if named not in (None, "", DEFAULT):
+            raise no_upstreams()
+
+    async def begin(self, received: Received, record: Record) -> Routed:
+        """See `Router.begin`."""
+        return self._routed
+
+    async def choose(self, received: Received, record: Record) -> Routed:
+        """See `Router.choose`."""
+        return self._routed
+
+    def target(self, planned: Planned, home: Backend) -> Backend:
+        """See `Router.target`."""
+        return home
+
+    async def without(
+        self, planned: Planned, home: Backend, failed: Backend, record: Record, failure: UpstreamError | None
+    ) -> Planned | None:
+        """See `Router.without`."""
+        return None
+
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+        """See `Router.other`."""
+        self.check_named((value_of(headers, UPSTREAM) or b"").decode("latin-1"))
+        return self.default
 
 
 @dataclass(slots=True)
@@ -77,31 +130,34 @@ class Routes:
     probe: KeyProbe | None = None
     _avoided_until: dict[str, float] = field(default_factory=dict)
 
-    async def begin(self, context: RequestContext) -> Backend:
-        """The upstream of a request that is to be sent. Raises `ClientError` as `choose`, and for a caller who may not
-        use it."""
-        backend = await self.choose(context)
-        if backend.row is not None:
-            await self._learn_of_caller(backend, context)
-            if self._refuses(backend, context.received.headers):
-                await self._ask_for(context.received.headers)
-        self._check(backend, context.received.headers)
-        return backend
+    @property
+    def default(self) -> Backend:
+        """See `Router.default`."""
+        return self.backends[DEFAULT]
 
-    async def _learn_of_caller(self, backend: Backend, context: RequestContext) -> None:
+    def check_named(self, named: str | None) -> None:
+        """See `Router.check_named`: `choose` knows the path, too."""
+
+    async def begin(self, received: Received, record: Record) -> Routed:
+        """See `Router.begin`."""
+        routed = await self.choose(received, record)
+        backend, headers = routed.home, received.headers
+        if routed.error is not None or backend.row is None:
+            return routed
+        await self._learn_of_caller(backend, received, routed.scanned)
+        if self._refuses(backend, headers):
+            await self._ask_for(headers)
+        return routed._replace(error=self._refusal(backend, headers))
+
+    async def _learn_of_caller(self, backend: Backend, received: Received, scanned: Scanned | None) -> None:
         """Reads what other replicas know of a request's caller, together with all else that it needs of them."""
-        received, scanned, knowledge = context.received, context.scanned, backend.knowledge
-        caller = self.caller(received.headers)
+        caller, knowledge = self.caller(received.headers), backend.knowledge
         if caller and scanned is not None:
             tenant, api = knowledge.tenant(received.headers, scanned.model), received.api.name
             ladder = backend.planner.ladder_for(scanned.model, received.controls)
             await knowledge.refresh(scanned.model, ladder, tenant, api, received.headers, caller)
         else:
             await knowledge.cache.read(caller)
-
-    async def learn_of_caller(self, headers: Headers) -> None:
-        """Reads what other replicas know of the caller of a request that is not fitted."""
-        await self.backends[DEFAULT].knowledge.cache.read(self.caller(headers))
 
     def caller(self, headers: Headers) -> Sequence[Lookup]:
         """`Peers.caller`."""
@@ -111,42 +167,38 @@ class Routes:
         lookup = cache.accepted.lookup(caller_of(headers))
         return () if lookup is None else (lookup,)
 
-    async def choose(self, context: RequestContext) -> Backend:
-        """The upstream of a received request: the one that it names, else by its path and its model. Raises
-        `ClientError` for a name that does not exist, and for a model that its row does not serve."""
-        received = context.received
-        path, model = path_of(received.api), None
+    async def choose(self, received: Received, record: Record) -> Routed:
+        """See `Router.choose`."""
+        path, scanned, model = path_of(received.api), None, None
         if received.controls.upstream is not None:
             backend = self._named(received.controls.upstream, path)
         else:
-            model = await self._model(context)
+            scanned, model = await self._scan(received, record)
             backend = self.backends[self.routing.upstream(path, model)]
+        error = None
         if backend.route is not None and backend.route.serving is not None:
-            if not backend.route.serves(await self._model(context) if model is None else model):
-                raise not_served(backend.name)
-        context.upstream = backend.name
-        return backend
+            if model is None:
+                scanned, model = await self._scan(received, record)
+            error = None if backend.route.serves(model) else not_served(backend.name)
+        return Routed(backend, None if received.mode is Mode.OFF else scanned, error)
 
-    async def _model(self, context: RequestContext) -> str:
-        """The model that a request names; empty if it is not understood."""
-        received, scanner = context.received, self.backends[DEFAULT].planner.scanner
-        scanned: Scanned | None = None
+    async def _scan(self, received: Received, record: Record) -> tuple[Scanned | None, str]:
+        """The scan of a request, and the model that it names; empty if it is not understood."""
+        scanner = self.default.planner.scanner
         try:
-            scanned = scanner.scan_now(received) or await scanner.scan(received, context.room)
+            scanned = scanner.scan_now(received) or await scanner.scan(received)
+            return scanned, scanned.model
         except NotUnderstood:
-            return ""
+            return None, ""
         except ClientError:
             raise
         except Exception as error:
-            report_bug(context.record, error)
-            return ""
-        if received.mode is not Mode.OFF:
-            context.scanned = scanned
-        return scanned.model
+            report_bug(record, error)
+            return None, ""
 
-    def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
-        """The upstream of a request that is not fitted: the one that it names, else by its path. `reads`: it can call
-        no model. Raises as `begin`."""
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+        """See `Router.other`."""
+        await self.default.knowledge.cache.read(self.caller(headers))  # what other replicas know of it
         path = one_path(target.partition(b"?")[0]).decode("latin-1")
         named = (value_of(headers, UPSTREAM) or b"").decode("latin-1").strip()
         if named:
@@ -158,7 +210,8 @@ class Routes:
             raise ClientError(400, text, code="invalid_path")
         if not reads and backend.route is not None and backend.route.serving is not None:
             raise not_served(backend.name)  # what its body names is not read
-        self._check(backend, headers)
+        if (error := self._refusal(backend, headers)) is not None:
+            raise error
         return backend
 
     def _named(self, name: str, path: str) -> Backend:
@@ -169,11 +222,11 @@ class Routes:
             raise bad_header(HEADER, f"names the upstream {name}, which does not have the API of this path")
         return backend
 
-    def _check(self, backend: Backend, headers: Headers) -> None:
-        if self._refuses(backend, headers):
-            if self.pages.is_strange(headers):
-                raise foreign_origin()
-            raise not_permitted(backend.name)
+    def _refusal(self, backend: Backend, headers: Headers) -> ClientError | None:
+        """The error for a caller who may not spend the key of an upstream."""
+        if not self._refuses(backend, headers):
+            return None
+        return foreign_origin() if self.pages.is_strange(headers) else not_permitted(backend.name)
 
     def _refuses(self, backend: Backend, headers: Headers) -> bool:
         """Whether a caller may not spend the key of an upstream."""
@@ -224,60 +277,53 @@ class Routes:
         if self.probe is not None and not self.pages.is_strange(headers):
             await self.probe.ask(headers)
 
-    def home(self, context: RequestContext) -> Backend:
-        """The upstream that a request was planned for."""
-        return self.backends[context.upstream or DEFAULT]
+    def target(self, planned: Planned, home: Backend) -> Backend:
+        """See `Router.target`."""
+        descent = planned.descent
+        if descent is None or not planned.received.may_change or descent.plan.draft.model == descent.prompt.model:
+            return home
+        return self.backends[self.routing.upstream(path_of(planned.received.api), descent.plan.draft.model)]
 
-    def target(self, context: RequestContext) -> Backend:
-        """The upstream that the payload goes to: another one if the request was moved to another model."""
-        planned = context.planned
-        if planned is None or planned.prompt is None or planned.plan is None or not context.received.may_change:
-            return self.home(context)
-        model = planned.plan.draft.model
-        if model == planned.prompt.model:
-            return self.home(context)
-        return self.backends[self.routing.upstream(path_of(context.received.api), model)]
-
-    def asked(self, context: RequestContext) -> Backend:
-        """The upstream that the latest attempt went to."""
-        return self.backends[context.record.upstream or context.upstream or DEFAULT]
-
-    async def stay(self, context: RequestContext, failure: UpstreamError | None = None) -> bool:
-        """After another upstream than the request's own has failed, or answered with an error: plans again without the
-        models of that one. False if the request was not moved, or cannot go without. Never raises."""
-        home, failed = self.home(context), self.asked(context)
-        context.record.stop_waiting()
-        if failed is home or context.planned is None or context.scanned is None:
-            return False
+    async def without(
+        self, planned: Planned, home: Backend, failed: Backend, record: Record, failure: UpstreamError | None
+    ) -> Planned | None:
+        """See `Router.without`."""
+        understood, descent = planned.fitted, planned.descent
+        if failed is home or understood is None or descent is None:
+            return None
         if failure is not None and failure.unconnected:  # nothing that a client sends can cause that
             self._avoided_until[failed.name] = time.monotonic() + AVOID_S
             failed.knowledge.mark_unreachable()
         try:
-            again = await self._without(home, failed, context, context.planned, context.scanned)
+            again = await self._without(home, failed, planned, *understood, descent, record)
         except Exception as error:
-            report_bug(context.record, error)
-            return False
+            report_bug(record, error)
+            return None
         if again is None:
-            return False
-        context.planned, context.record.unmoved = again, after_failure(failed.name)
-        return True
+            return None
+        result, unmoved = planned.result, after_failure(failed.name)
+        return replace(again, counted=planned.counted, result=result, unmoved=unmoved)
 
     async def _without(
-        self, home: Backend, failed: Backend, context: RequestContext, planned: Planned, scanned: Scanned
+        self,
+        home: Backend,
+        failed: Backend,
+        planned: Planned,
+        scanned: Scanned,
+        ladder: Ladder,
+        descent: Descent,
+        record: Record,
     ) -> Planned | None:
-        received, plans = context.received, home.planner.plans
-        assert planned.prompt is not None and planned.facts is not None and scanned.ladder is not None
+        received, plans = planned.received, home.planner.plans
         path = path_of(received.api)
-        kept = tuple(c for c in planned.facts.candidates if self.routing.upstream(path, c.model) != failed.name)
-        facts = replace(planned.facts, candidates=kept)
-        again = await plans.rebuild(received, scanned, planned.prompt, facts, scanned.ladder, context.record)
-        assert again.plan is not None
-        if not again.plan.possible and not (again.plan.changed and scanned.ladder.on_unfit == SEND):
+        kept = tuple(c for c in descent.facts.candidates if self.routing.upstream(path, c.model) != failed.name)
+        facts = replace(descent.facts, candidates=kept)
+        again = await plans.rebuild(received, scanned, descent.prompt, facts, ladder, record)
+        if not again.plan.possible and not (again.plan.changed and ladder.on_unfit == SEND):
             return None
         if not again.plan.changed:
-            payload = scanned.plain if scanned.scan.seen.keyed else received.body
-            return await plans.to_send(received.api, scanned, again, payload)
-        return await plans.rendered(received.api, scanned, again)
+            return await plans.unchanged(received, scanned, again)
+        return await plans.rendered(received, scanned, again)
 
 
 def _is_lent(backend: Backend) -> bool:

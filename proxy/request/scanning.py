@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from proxy.http.memory_budget import Room
 from proxy.model import oversized_json
 from proxy.model.api import Api
 from proxy.model.lenient_json import UNREADABLE
@@ -51,13 +50,20 @@ class BodyScanner:
             return None
         return Scanned(plain, found, received.controls)
 
-    async def scan(self, received: Received, room: Room | None) -> Scanned:
+    async def scan(self, received: Received) -> Scanned:
         """The scan of any body. Raises `NotUnderstood`, and `ClientError` 503 if there is no memory to unpack it."""
-        unpacked_body = await self._unpacked(received, room)
+        unpacked_body = await self._unpacked(received)
         heavy = len(unpacked_body) > CROWDED
         pinned = bool(received.controls.pins)
         plain, found, left_out = await self.pool.run(heavy, _checked_scan, received.api, unpacked_body, pinned)
         return Scanned(plain, found, received.controls, left_out=left_out)
+
+    async def whole(self, received: Received, scanned: Scanned | None) -> Scanned:
+        """The scan of a body, of which `scanned` is known, without the proxy's own key in its messages. Raises as
+        `scan`."""
+        if scanned is None:
+            scanned = await self.scan(received)
+        return await self.without_key(received.api, scanned) if scanned.scan.seen.keyed else scanned
 
     async def without_key(self, api: Api, scanned: Scanned) -> Scanned:
         """The same body without the proxy's own key in its messages, whose pins join those of the headers. Raises
@@ -66,14 +72,14 @@ class BodyScanner:
         written, pins = await self.pool.run(len(plain) > HEAVY_BYTES, api.request.without_extension, plain)
         return replace(scanned, plain=written, controls=replace(controls, pins=controls.pins | pins))
 
-    async def unscanned_without_key(self, received: Received, room: Room | None) -> bytes:
+    async def unscanned_without_key(self, received: Received) -> bytes:
         """The body of a request that was not understood, without the proxy's own key in its messages. The same object
         if there is no such key. Raises `NotUnderstood` if its messages cannot be parsed."""
-        plain = await self._unpacked(received, room)
+        plain = await self._unpacked(received)
         return await self.pool.run(len(plain) > HEAVY_BYTES, _without_key, received.api, received.body, plain)
 
-    async def _unpacked(self, received: Received, room: Room | None) -> bytes:
-        return await unpacked(received.body, coding_of(received.headers), self.max_body, self.pool.run, room)
+    async def _unpacked(self, received: Received) -> bytes:
+        return await unpacked(received.body, coding_of(received.headers), self.max_body, self.pool.run, received.room)
 
 
 def _checked_scan(api: Api, body: bytes, pinned: bool) -> tuple[bytes, Scan, int]:

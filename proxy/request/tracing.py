@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -71,6 +71,14 @@ class RequestTrace(msgspec.Struct):
             self.parent_id,
             self.attempts,
         )
+
+
+Begin = Callable[[str, Headers], tuple[RequestTrace | None, Headers]]  # `Tracer.begin`
+
+
+def untraced(method: str, headers: Headers) -> tuple[RequestTrace | None, Headers]:
+    """Where nothing is traced."""
+    return None, headers
 
 
 @dataclass(frozen=True, slots=True)

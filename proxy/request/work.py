@@ -92,13 +92,13 @@ class Background:
     """Tasks that no request waits for, bounded by number and by the bytes of the bodies that they keep in memory."""
 
     pool: Pool = field(default_factory=background_pool)
-    tasks: dict[asyncio.Task[None], int] = field(default_factory=dict)  # with the bytes of the task's body
+    tasks: dict[asyncio.Task[Any], int] = field(default_factory=dict)  # with the bytes of the task's body
 
     def has_capacity(self, size: int) -> bool:
         """Whether a task with a body of `size` bytes may start."""
         return len(self.tasks) < MAX_TASKS and sum(self.tasks.values()) + size <= MAX_TASK_BYTES
 
-    def start(self, work: Coroutine[Any, Any, None], size: int) -> asyncio.Task[None]:
+    def start(self, work: Coroutine[Any, Any, T], size: int) -> asyncio.Task[T]:
         """Starts a task with a body of `size` bytes. The caller checks `has_capacity` first."""
         task = asyncio.create_task(work)
         self.tasks[task] = size

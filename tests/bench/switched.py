@@ -19,11 +19,12 @@ import statistics
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.cli.main import main as plimsoll
-from proxy.observe.recording.recorder import Recorder
+from proxy.request.observers import Observer, Recording
 from proxy.request.reporting import Reporter
 from tests.bench.__main__ import CASES, machine
 from tests.bench.loads import Case, measured
@@ -42,7 +43,7 @@ MIN_REQUESTS = 20  # in a turn that counts
 class Switch:
     """What a serving process counts of its requests."""
 
-    recorder: Recorder | None = None
+    observers: Sequence[Observer] = ()
     on: bool = True
     ended: int = 0
     recorded: int = 0
@@ -60,9 +61,10 @@ def serve() -> int:
 
     def switched(self: Reporter) -> None:
         if not tasks:
-            switch.recorder = self.recorder
+            switch.observers = self.observers
             tasks.append(asyncio.get_running_loop().create_task(_turns(switch, Path(os.environ[TURNS_FILE]))))
-        self.recorder = switch.recorder if switch.on else None
+        on = switch.observers
+        self.observers = on if switch.on else [one for one in on if not isinstance(one, Recording)]
         report_all(self)
 
     Reporter.finish, Reporter.report_all = counted, switched  # type: ignore[method-assign]

@@ -230,7 +230,7 @@ def test_they_are_made_ready_before_they_are_needed_and_each_text_once() -> None
             await proxy.chat(sent(UNDER), *CHAT)
             await eventually(lambda: len(texts(up.requests)) == UNDER + 2, 30)
             assert [r.body for r in up.requests if not is_question(r)] == [sent(UNDER)]
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 30)
+            await eventually(lambda: not proxy.services.gateway.default.planner.background.tasks, 30)
             await proxy.chat(sent(OVER), *CHAT)
             every = texts(up.requests)
             assert len(every) == len(set(every)) == OVER + 2
@@ -246,7 +246,7 @@ def test_under_the_lower_mark_and_for_runs_of_tools_nobody_is_asked() -> None:
         async with recording(upstream()) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(60))
             await proxy.chat(body([*said(OVER)[:-1], *done, said(OVER)[-1]], max_tokens=500))
-            await eventually(lambda: not proxy.services.gateway.planner.background.tasks, 30)
+            await eventually(lambda: not proxy.services.gateway.default.planner.background.tasks, 30)
             assert len(up.requests) == 2 and not any(map(is_question, up.requests))
 
     run(check())

@@ -149,7 +149,7 @@ BUGS = {
     "rendering": ("proxy.apis.openai_chat.request.render", True),
     "counting": ("proxy.tokens.encodings.Encoding.count", True),
     "resolving the model": ("proxy.request.facts.Knowledge.known", True),
-    "proving": ("proxy.request.prepare._proves", False),
+    "proving": ("proxy.request.prepare.proves", False),
 }
 
 
@@ -207,7 +207,9 @@ def test_a_bug_while_healing_hands_the_refusal_on(monkeypatch: pytest.MonkeyPatc
     run(check())
 
 
-@pytest.mark.parametrize("place", ["proxy.request.context.plan_headers", "proxy.request.refusal_detection.recognise"])
+@pytest.mark.parametrize(
+    "place", ["proxy.request.response_headers.plan_headers", "proxy.request.refusal_detection.recognise"]
+)
 def test_a_bug_behind_the_answer_is_an_error_in_our_shape(
     place: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -228,7 +228,7 @@ PLACES = (
     "proxy.request.facts.Knowledge.known",
     "proxy.request.heal.learn",
     "proxy.request.refusal_detection.recognise",
-    "proxy.request.context.plan_headers",
+    "proxy.request.response_headers.plan_headers",
     "proxy.observe.metrics.aggregation.ModelLabels.of",
     "proxy.request.gateway.target_of",
     "proxy.wire.tap.Tap.feed",

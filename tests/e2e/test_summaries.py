@@ -222,7 +222,7 @@ def test_under_the_lower_mark_nobody_is_asked() -> None:
     async def check() -> None:
         async with recording(upstream(telling())) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(94))
-            assert not proxy.services.gateway.planner.background.tasks and not split(up.requests)[0]
+            assert not proxy.services.gateway.default.planner.background.tasks and not split(up.requests)[0]
 
     run(check())
 
@@ -296,7 +296,10 @@ def test_where_nothing_may_be_done_nobody_is_asked(mode: bytes) -> None:
         async with recording(upstream(telling())) as up, plimsoll(up.url, **SET) as proxy:
             await proxy.chat(sent(OVER), b"x-plimsoll-mode: " + mode)
             await proxy.told()
-            assert not proxy.services.gateway.planner.background.tasks and split(up.requests) == ([], [sent(OVER)])
+            assert not proxy.services.gateway.default.planner.background.tasks and split(up.requests) == (
+                [],
+                [sent(OVER)],
+            )
 
     run(check())
 

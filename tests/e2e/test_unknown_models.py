@@ -171,7 +171,7 @@ def test_a_list_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyP
             assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200, "before the list comes"
             assert json.loads(up.requests[-1].body)["messages"] == LONG
             late.set()  # what comes late is there for the next request
-            await eventually(lambda: proxy.services.gateway.planner.knowledge.listing._fetch_task is None)
+            await eventually(lambda: proxy.services.gateway.default.planner.knowledge.listing._fetch_task is None)
             assert (await proxy.chat(body(LONG, NOBODY, max_tokens=100))).status == 200
             assert (await proxy.told(2)).window == 4_096
             assert sum(r.method == b"GET" for r in up.requests) == 1

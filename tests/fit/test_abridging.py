@@ -31,7 +31,7 @@ def planned(
     """The plan for a model of 8,192 tokens."""
     made = services()
     prompt = request.parse(body(list(messages), "gpt-4"), pins)
-    knowledge, chosen = made.gateway.planner.knowledge, made.rules.ladders[ladder]
+    knowledge, chosen = made.gateway.default.planner.knowledge, made.rules.ladders[ladder]
     if steps:
         chosen = replace(chosen, steps=tuple(ladder_step for ladder_step in chosen.steps if ladder_step.step in steps))
     meter = knowledge.meter(prompt, "gpt-4")

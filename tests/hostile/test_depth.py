@@ -26,7 +26,7 @@ def run_of(rounds: int, lines: int) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("window", LINES)
 def test_W6_W7_W27_a_cut_fills_the_window_leaves_the_newest_result_whole_and_stays(window: int) -> None:
-    planner = services().gateway.planner
+    planner = services().gateway.default.planner
     before: list[Any] = []
     cuts = moved = 0
     for rounds in range(8, 26):

@@ -2,56 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from proxy.cache.calibration import MAX_SAMPLES
 from proxy.model.limits import Correction, LearnedLimits, Proof, Shape
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
-from proxy.request.answers import outcome_of
-from proxy.request.context import RequestContext
-from proxy.request.stages import Answered
 from proxy.services import Services
 from proxy.upstreams.internal_client import tenant_of
 from tests.e2e.services import body, talk
-from tests.request.planned import TENANT, arrived, prepared, services
+from tests.request.planned import TENANT, Arrived, arrived, count, prepared, services
 
 
-def counted(turns: int, model: str = "gpt-4") -> tuple[Services, RequestContext, int]:
+def counted(turns: int, model: str = "gpt-4") -> tuple[Services, Arrived, int]:
     """A request that was planned and sent, and the count of its prompt as it was sent."""
     made = services()
     context = arrived(body(talk(turns), model))
-    prepared(made.gateway.planner, context)
+    prepared(made.gateway.default.planner, context)
     if context.proven:
-        asyncio.run(made.gateway.planner.count(context))
+        count(made.gateway.default.planner, context)
     context.record.attempts = 1  # what was never sent has no count of what was
     sent = context.outcome().prompt_sent
     assert sent is not None
     return made, context, sent
 
 
-@pytest.mark.parametrize(("share", "status", "cut"), [(0.3, 200, True), (0.3, 500, False), (0.97, 200, False)])
-def test_an_outcome_says_whether_the_upstream_cut_the_prompt_silently(share: float, status: int, cut: bool) -> None:
-    _, context, sent = counted(100)
-    context.answered = Answered(status)
-    assert not outcome_of(context).truncated, "without usage nothing is known"
-    context.answered = Answered(status, Usage(int(share * sent)))
-    assert outcome_of(context).truncated is cut
-
-
-def test_what_was_never_counted_is_never_said_to_be_cut() -> None:
-    context = arrived(body(talk(2)))
-    context.answered = Answered(200, Usage(1))
-    assert not outcome_of(context).truncated
+def learn(made: Services, context: Arrived, outcome: Outcome) -> None:
+    """Learns from the answer to a request."""
+    figures = context.figures or context.figures_now()
+    made.gateway.default.learning.learn(context.received, context.answered, figures, outcome)
 
 
 def test_a_prompt_that_was_cut_silently_corrects_no_counts() -> None:
     made, context, sent = counted(100, "claude-3-opus")
     outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200, truncated=True)
-    made.gateway.reporter.learning.learn(context, outcome)
+    learn(made, context, outcome)
     assert made.cache.correction(outcome.model_sent, TENANT, START, False) is None
 
 
@@ -60,7 +46,7 @@ def test_under_load_a_line_that_is_full_takes_one_answer_of_many() -> None:
     outcome = replace(context.outcome(), usage=Usage(int(0.9 * sent)), status=200)
     context.figures = replace(context.figures_now(), tenant=TENANT)
     for _ in range(10 * MAX_SAMPLES):
-        made.gateway.reporter.learning.learn(context, outcome)
+        learn(made, context, outcome)
     shown = [found for found in made.cache.calibrations(outcome.model_sent) if found.shape is Shape.TEXT]
     assert len(shown) == 1 and MAX_SAMPLES <= shown[0].answers < 5 * MAX_SAMPLES
 
@@ -70,9 +56,9 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
     made = services()
     made.cache.record_proof("gpt-4", TENANT, LearnedLimits(window=4_096), Proof(0, 0))
     context = arrived(body(talk(100)), mode)
-    prepared(made.gateway.planner, context)
+    prepared(made.gateway.default.planner, context)
     for usage, status, left in ((4_096, 200, 4_096), (4_097, 400, 4_096), (4_097, 200, None)):
-        made.gateway.reporter.learning.learn(context, replace(context.outcome(), usage=Usage(usage), status=status))
+        learn(made, context, replace(context.outcome(), usage=Usage(usage), status=status))
         assert made.cache.learned_limits("gpt-4", TENANT).window == left
 
 
@@ -81,10 +67,10 @@ def test_an_answer_to_more_than_was_learned_takes_the_lesson_back(mode: Mode) ->
 START = Correction(1.18, 0.15)  # of the family of claude-3-opus
 
 
-def told(made: Services, context: RequestContext, usage: int, status: int = 200) -> float | None:
+def told(made: Services, context: Arrived, usage: int, status: int = 200) -> float | None:
     """The ratio that an answer's usage taught of the model that it came from."""
     outcome = replace(context.outcome(), usage=Usage(usage), status=status)
-    made.gateway.reporter.learning.learn(context, outcome)
+    learn(made, context, outcome)
     found = made.cache.correction(outcome.model_sent, tenant_of(()), START, False)
     if found is None or found.text is None or found.text.ratio is None:
         return None
@@ -104,6 +90,6 @@ def test_usage_corrects_the_counts_of_what_was_sent(turns: int) -> None:
 def test_a_short_prompt_and_a_failed_answer_teach_nothing(status: int) -> None:
     made = services()
     context = arrived(body(talk(2 if status == 200 else 100), "claude-3-opus"))
-    prepared(made.gateway.planner, context)
-    asyncio.run(made.gateway.planner.count(context))
+    prepared(made.gateway.default.planner, context)
+    count(made.gateway.default.planner, context)
     assert told(made, context, 50, status) is None

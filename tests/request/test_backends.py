@@ -9,6 +9,7 @@ from proxy.config.rules import load_rules
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.request.backends import QUIET_SWEEPS, close
+from proxy.request.routes import OneUpstream
 from proxy.services import Loaded, Services, build
 from proxy.upstreams.routing import routing
 from proxy.upstreams.senders import make_senders
@@ -54,7 +55,8 @@ def test_rows_may_go_and_come(tmp_path: Path) -> None:
     reload(services, tmp_path, row("a"))
     assert services.routes is not None and set(services.routes.backends) == {"default", "a"}
     reload(services, tmp_path)
-    assert services.routes is None and services.gateway.routes is None and services.knowledge.peers is None
+    assert services.routes is None and isinstance(services.gateway.routes, OneUpstream)
+    assert services.knowledge.peers is None
 
 
 def test_each_upstream_has_its_own_pool_list_and_records(tmp_path: Path) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from proxy.apis.openai_chat import API
 from proxy.fit.plan import plan
+from proxy.model.outcome import Usage
 from proxy.model.plan import Draft, Facts, LadderStep, Mode, Plan
 from proxy.model.scan import Scan
+from proxy.model.structs import replace
 from proxy.request.context import RequestContext
-from proxy.request.stages import Planned, Received, Record, Scanned
+from proxy.request.response_headers import headers_of
+from proxy.request.stages import Answered, Descent, Planned, Received, Record, Scanned
 from proxy.upstreams.extra_calls import CallCost
+from tests.e2e.services import body, talk
 from tests.makers import facts, ladder, prompt, user, words
+from tests.request.planned import arrived, prepared, services
 
 ASKED = prompt([user(words(60)), user(words(30))], max_tokens=20)
 
@@ -30,11 +36,12 @@ def made(window: int = 100) -> Plan:
 
 def request(mode: Mode = Mode.FIT, plan: Plan | None = None, **record: Any) -> RequestContext:
     """A request in some stage, with its record."""
-    context = RequestContext(Received(API, mode, "/v1/chat/completions", body=b"{}"), record=Record(**record))
+    received = Received(API, mode, "/v1/chat/completions", body=b"{}")
+    planned = None
     if plan is not None:
-        context.scanned = Scanned(b"{}", Scan("gpt-4", 20, False, None), ladder=ladder())
-        context.planned = Planned(b"{}", ASKED, facts(100), plan)
-    return context
+        scanned = Scanned(b"{}", Scan("gpt-4", 20, False, None), ladder=ladder())
+        planned = Planned(received, b"{}", scanned, descent=Descent(ASKED, facts(100), plan))
+    return RequestContext(received, planned, record=Record(**record))
 
 
 def test_the_outcome_has_extra_calls_and_the_upstreams_id() -> None:
@@ -46,25 +53,63 @@ def test_the_outcome_has_extra_calls_and_the_upstreams_id() -> None:
     assert context.outcome().request_id == ""
 
 
-def test_headers_have_what_is_known_by_then() -> None:
-    assert request().headers() == []
-    names = {name for name, _ in request(plan=made()).headers()}
-    assert b"x-plimsoll-steps" in names and b"x-plimsoll-tokens-sent" in names
-
-
 def test_after_a_failure_the_outcome_has_no_plan() -> None:
     context = request(plan=made(), result="bug")
-    context.forget()
+    assert context.planned is not None
+    context.planned = context.planned.as_sent(b"{}")
     outcome = context.outcome()
-    assert (outcome.result, outcome.prompt, outcome.ladder, context.headers()) == ("bug", None, "", [])
+    assert (outcome.result, outcome.prompt, outcome.ladder) == ("bug", None, "")
+    assert headers_of(context.planned, "") == []
 
 
 @pytest.mark.parametrize("attempts", [0, 1])
 def test_releasing_the_content_keeps_the_figures(attempts: int) -> None:
     context = request(plan=made(), attempts=attempts)
     before = context.outcome()
-    context.release()
-    assert (context.received.body, context.scanned, context.planned) == (b"", None, None)
+    context.close()
+    context.planned = None
     assert context.outcome() == before
-    context.release()
+    context.close()
     assert context.outcome() == before
+
+
+def test_what_is_sent_has_the_count_that_was_made_meanwhile() -> None:
+    async def check() -> None:
+        context, counted = request(plan=made()), asyncio.Event()
+        planned = context.planned
+        assert planned is not None
+
+        async def count() -> Planned:
+            await counted.wait()
+            return replace(planned, result="not_understood")
+
+        context.counting = asyncio.create_task(count())
+        assert context.latest is planned and context.result == ""
+        counted.set()
+        await context.counting
+        assert context.latest is not planned and context.result == context.outcome().result == "not_understood"
+        context.counting = asyncio.create_task(count())
+        context.counting.cancel()
+        await asyncio.wait([context.counting])
+        assert context.latest is planned
+
+    asyncio.run(check())
+
+
+@pytest.mark.parametrize(("share", "status", "cut"), [(0.3, 200, True), (0.3, 500, False), (0.97, 200, False)])
+def test_an_outcome_says_whether_the_upstream_cut_the_prompt_silently(share: float, status: int, cut: bool) -> None:
+    context = arrived(body(talk(100)))
+    prepared(services().gateway.default.planner, context)
+    context.record.attempts = 1
+    sent = context.outcome().prompt_sent
+    assert sent is not None
+    context.answered = Answered(status)
+    assert not context.final().truncated, "without usage nothing is known"
+    context.answered = Answered(status, Usage(int(share * sent)))
+    assert context.final().truncated is cut
+
+
+def test_what_was_never_counted_is_never_said_to_be_cut() -> None:
+    context = arrived(body(talk(2)))
+    context.answered = Answered(200, Usage(1))
+    assert not context.final().truncated

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from proxy.model.conversation import Call
@@ -10,10 +12,19 @@ from proxy.model.outcome import SHAPES
 from proxy.model.plan import Mode
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
+from proxy.request.context import RequestContext
 from proxy.request.figures import shape_of
-from proxy.request.stages import Answered, Counted, Scanned
+from proxy.request.response_headers import headers_of
+from proxy.request.stages import Answered, Counted, Planned, Scanned
 from tests.makers import ladder, message, user
 from tests.request.test_context import made, request
+
+
+def scanned(found: Scanned, counted: Counted | None = None, **record: Any) -> RequestContext:
+    """A request without a plan, with its record."""
+    context = request(**record)
+    context.planned = Planned(context.received, b"{}", found, counted)
+    return context
 
 
 def test_a_request_that_was_not_scanned_has_passed() -> None:
@@ -25,8 +36,7 @@ def test_a_request_that_was_not_scanned_has_passed() -> None:
 
 
 def test_a_scanned_request_has_its_model() -> None:
-    context = request()
-    context.scanned = Scanned(b"{}", Scan("m", None, True, 10))
+    context = scanned(Scanned(b"{}", Scan("m", None, True, 10)))
     outcome = context.outcome()
     assert (outcome.model, outcome.model_sent, outcome.stream, outcome.prompt) == ("m", "m", True, None)
 
@@ -47,8 +57,6 @@ def test_the_outcome_of_what_was_only_observed_has_the_original_as_sent() -> Non
     outcome = context.outcome()
     assert outcome.prompt == outcome.prompt_sent and outcome.messages_in == outcome.messages_sent == 2
     assert ([note.step for note in outcome.planned], outcome.notes) == (["halve"], ())
-    assert dict(context.headers())[b"x-plimsoll-mode"] == b"observe"
-    assert context.headers()[-1] == request(Mode.OBSERVE).headers()[0], "also where nothing was counted"
 
 
 def test_the_outcome_has_why_messages_stay_only_where_the_cut_was_sent() -> None:
@@ -79,18 +87,17 @@ def test_the_outcome_of_a_switched_request_has_both_models() -> None:
 
 @pytest.mark.parametrize(("reserve", "reply", "kept"), [(None, None, 3_000), (50, 50, 50)])
 def test_the_outcome_without_a_plan_has_the_total(reserve: int | None, reply: int | None, kept: int) -> None:
-    context = request()
-    context.scanned = Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder())
-    context.counted = Counted(Window(8_000, source="x"), Total(1_000, Margin(), Quality.EXACT, 7, None))
+    counted = Counted(Window(8_000, source="x"), Total(1_000, Margin(), Quality.EXACT, 7, None))
+    context = scanned(Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder()), counted)
     assert context.outcome().prompt_sent is context.outcome().load_after is None, "it is not sent yet"
-    assert dict(context.headers())[b"x-plimsoll-tokens"] == b"1000"
-    context.record.attempt()
+    assert context.planned is not None and dict(headers_of(context.planned, ""))[b"x-plimsoll-tokens"] == b"1000"
+    context.record.attempt((), "")
     outcome = context.outcome()
     assert (outcome.prompt, outcome.prompt_sent, outcome.messages_in, outcome.messages_sent) == (1_000, 1_000, 7, 7)
     assert (outcome.reply_asked, outcome.reply_sent, outcome.reserve, outcome.window) == (reply, reply, kept, 8_000)
     assert outcome.load_before == outcome.load_after == (1_000 + kept) / 8_000
-    separate = replace(context.counted, window=Window(8_000, separate=True))
-    context.counted, context.figures = separate, None
+    separate = replace(counted, window=Window(8_000, separate=True))
+    context.planned, context.figures = replace(context.planned, counted=separate), None
     alone = context.outcome()
     assert (alone.reply_sent, alone.reserve, alone.load_after) == (reply, 0, 0.125), "the reply takes no room"
 
@@ -99,9 +106,8 @@ def test_the_outcome_without_a_plan_has_the_total(reserve: int | None, reply: in
 def test_the_load_without_a_plan_has_no_more_of_a_reply_without_a_limit_than_is_left(
     prompt: int, reserve: int | None, load: float
 ) -> None:
-    context = request(attempts=1)
-    context.scanned = Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder())
-    context.counted = Counted(Window(2_000, source="x"), Total(prompt, Margin(), Quality.EXACT, 7, None))
+    counted = Counted(Window(2_000, source="x"), Total(prompt, Margin(), Quality.EXACT, 7, None))
+    context = scanned(Scanned(b"{}", Scan("m", reserve, False, 100), ladder=ladder()), counted, attempts=1)
     assert context.outcome().load_before == context.outcome().load_after == load
 
 

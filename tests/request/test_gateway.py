@@ -20,8 +20,10 @@ from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Mode
 from proxy.model.scan import PrefixDigest, Total
+from proxy.model.structs import replace
 from proxy.request.context import RequestContext
-from proxy.request.gateway import has_all
+from proxy.request.endings import has_all
+from proxy.request.routes import OneUpstream
 from proxy.request.stages import Answered, Received
 from proxy.request.totals import Part, Totals
 from proxy.services import Services, build
@@ -73,7 +75,9 @@ class Desk:
         settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
         self.services: Services = build(settings, self.outcomes.append)
         self._answer = answer
-        self.services.gateway.upstream = self  # type: ignore[assignment]
+        gateway = self.services.gateway
+        upstream: Any = self
+        gateway.routes = OneUpstream(replace(gateway.default, upstream=upstream))
 
     async def send(
         self, method: str, target: bytes, headers: Iterable[Header], payload: bytes | AsyncIterator[bytes] | None = None

@@ -24,7 +24,7 @@ def services(**environment: str) -> Services:
     """A house whose upstream nobody asks."""
     settings = read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1", **environment})
     made = build(settings, lambda outcome: None)
-    made.gateway.planner.knowledge.offline = True
+    made.gateway.default.planner.knowledge.offline = True
     return made
 
 
@@ -67,9 +67,7 @@ def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
 
 def test_the_plan_alone_has_the_figures_of_the_report() -> None:
     made, headers = services(), [(b"x-plimsoll-window", b"5000")]
-    planned = asyncio.run(made.inspecting.planned(API, LONG, headers)).planned
-    assert planned is not None and planned.plan is not None
-    plan = planned.plan
+    plan = asyncio.run(made.inspecting.planned(API, LONG, headers))[1].plan
     report = asyncio.run(made.inspecting.plan_of(API, LONG, headers))
     found = figures(plan)
     counts = found.pop("messages")

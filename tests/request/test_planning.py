@@ -18,7 +18,7 @@ from proxy.model.scan import PrefixDigest, Total
 from proxy.request import planning as module
 from proxy.request.context import RequestContext
 from proxy.request.prepare import Planner
-from proxy.request.stages import Counted, Planned, Received, Scanned
+from proxy.request.stages import Counted, Descent, Received, Scanned
 from proxy.request.totals import SHARED_BYTES, Part, Totals
 from proxy.request.work import HEAVY_BYTES, INLINE_BYTES
 from proxy.services import Services, build
@@ -31,7 +31,7 @@ PLAIN = body(talk(20))
 def services() -> Services:
     """A house whose upstream nobody asks."""
     made = build(read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1"}), lambda outcome: None)
-    made.gateway.planner.knowledge.offline = True
+    made.gateway.default.planner.knowledge.offline = True
     return made
 
 
@@ -42,24 +42,22 @@ def received(sent: bytes, *headers: tuple[bytes, bytes]) -> RequestContext:
 
 async def scan(planner: Planner, context: RequestContext) -> Scanned:
     """The scanned body."""
-    context.scanned = planner.scanner.scan_now(context.received)
-    return await planner.scan(context)
+    return await planner.scanner.whole(context.received, planner.scanner.scan_now(context.received))
 
 
-def planned(planner: Planner, sent: bytes, ladder: Ladder, *headers: tuple[bytes, bytes]) -> tuple[Scanned, Planned]:
+def planned(planner: Planner, sent: bytes, ladder: Ladder, *headers: tuple[bytes, bytes]) -> tuple[Scanned, Descent]:
     """A request that was planned."""
     context = received(sent, *headers)
 
-    async def make() -> tuple[Scanned, Planned]:
+    async def make() -> tuple[Scanned, Descent]:
         scanned = await scan(planner, context)
         return scanned, await planner.plans.build(context.received, scanned, ladder, context.record)
 
     return asyncio.run(make())
 
 
-def plan_of(made: tuple[Scanned, Planned]) -> Plan:
+def plan_of(made: tuple[Scanned, Descent]) -> Plan:
     """The plan of a planned request."""
-    assert made[1].plan is not None
     return made[1].plan
 
 
@@ -88,13 +86,13 @@ def places(monkeypatch: pytest.MonkeyPatch) -> dict[str, bool]:
 
 def test_a_short_request_is_measured_at_once(places: dict[str, bool]) -> None:
     one = services()
-    scanned, _ = planned(one.gateway.planner, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
+    scanned, _ = planned(one.gateway.default.planner, PLAIN[: INLINE_BYTES * 2], one.rules.ladders["default"])
     assert len(scanned.plain) <= INLINE_BYTES and places == {"scan": True, "parse": True, "plan": True}
 
 
 def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict[str, bool]) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     sent = body([*talk(40), {"role": "user", "content": sentence(0, 4_000)}], "gpt-4o")
     planned(planner, sent, ladder)
     assert places == {"scan": True, "parse": True, "plan": False}
@@ -104,7 +102,7 @@ def test_what_is_new_and_long_is_counted_in_a_thread_and_then_known(places: dict
 
 def test_a_long_request_is_cut_in_a_thread_however_well_it_is_known(places: dict[str, bool]) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     for _ in range(2):
         made = planned(planner, body(talk(400)), ladder)
         assert plan_of(made).changed and places["plan"] is False
@@ -112,7 +110,7 @@ def test_a_long_request_is_cut_in_a_thread_however_well_it_is_known(places: dict
 
 def test_a_heavy_request_is_wholly_a_threads(places: dict[str, bool]) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 40)} for i in range(5_000)])
     assert len(sent) > HEAVY_BYTES
     for packed, headers in ((sent, ()), (gzip.compress(sent), ((b"content-encoding", b"gzip"),))):
@@ -128,15 +126,15 @@ def test_large_tools_are_counted_in_a_thread_too(places: dict[str, bool]) -> Non
         {"type": "function", "function": {"name": f"f{i}", "description": sentence(i, 200), "parameters": {}}}
         for i in range(20)
     ]
-    planned(one.gateway.planner, body(talk(2), "gpt-4o", tools=tools), one.rules.ladders["default"])
+    planned(one.gateway.default.planner, body(talk(2), "gpt-4o", tools=tools), one.rules.ladders["default"])
     assert places["plan"] is False
 
 
 def test_what_is_only_counted_has_no_step() -> None:
     one, context = services(), received(body(talk(400)))
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
 
-    async def count() -> Planned:
+    async def count() -> Descent:
         scanned = await scan(planner, context)
         return await planner.plans.count(context.received, scanned, ladder, context.record)
 
@@ -159,7 +157,7 @@ def test_only_long_messages_are_asked_for_and_all_of_those_are_stored(monkeypatc
     monkeypatch.setattr(type(cache), "fetch_counts", lambda self, pairs: fetch(pairs))
     monkeypatch.setattr(type(cache), "store_counts", lambda self, pairs: stored.extend(len(m) for _, m in pairs))
     said = [{"role": "user", "content": sentence(i, words)} for i, words in enumerate((20, 500, 30, 3_000))]
-    planned(one.gateway.planner, body(said, "gpt-4o"), one.rules.ladders["default"])
+    planned(one.gateway.default.planner, body(said, "gpt-4o"), one.rules.ladders["default"])
     assert len(asked) == 2 and min(asked) >= SHARED_BYTES and asked == stored
 
 
@@ -167,7 +165,7 @@ def test_closing_ends_the_threads() -> None:
     one = services()
     one.pool.close()
     with pytest.raises(RuntimeError):
-        planned(one.gateway.planner, body(talk(400)), one.rules.ladders["default"])
+        planned(one.gateway.default.planner, body(talk(400)), one.rules.ladders["default"])
 
 
 # Totals: what a request costs, without a plan.
@@ -187,7 +185,7 @@ def counted(planner: Planner, sent: bytes, ladder: Ladder) -> tuple[Scanned, Cou
 @pytest.mark.parametrize("turns", [2, 60, 400])
 def test_a_total_is_what_a_plan_counts(turns: int) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     sent = body(talk(turns), "gpt-4o", max_tokens=50)
     found, before = counted(planner, sent, ladder)[1], plan_of(planned(planner, sent, ladder)).before
     assert found.total is not None
@@ -197,7 +195,7 @@ def test_a_total_is_what_a_plan_counts(turns: int) -> None:
 
 def test_a_total_that_was_counted_is_known(places: dict[str, bool]) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     sent = body(talk(400), "gpt-4o")
     first = counted(planner, sent, ladder)[1]
     places.clear()
@@ -210,7 +208,7 @@ def test_a_total_that_was_counted_is_known(places: dict[str, bool]) -> None:
 
 def test_a_heavy_total_is_not_looked_up_at_once(places: dict[str, bool]) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     sent = body([{"role": "user", "content": sentence(i, 4)} for i in range(20_000)], "gemini-2.5-flash")
     scanned, found = counted(planner, sent, ladder)
     assert found.total is not None and places == {"scan": False, "parse": False}
@@ -223,7 +221,7 @@ def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
     places: dict[str, bool], model: str, led: bool
 ) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     said = [{"role": "user", "content": sentence(i, 150)} for i in range(1_500)]
     if led:
         said[0]["role"] = "system"
@@ -234,7 +232,7 @@ def test_of_a_heavy_conversation_that_grew_what_is_new_is_read_at_once(
         places.clear()
         scanned, found = counted(planner, body(said, model, tools=tools), ladder)
         assert places == {"scan": True, "parse": True} and scanned.scan.new < 1_000
-        _, other = counted(services().gateway.planner, body(said, model, tools=tools), ladder)
+        _, other = counted(services().gateway.default.planner, body(said, model, tools=tools), ladder)
         assert found == other and found.total is not None and found.total.messages == len(said)
     places.clear()
     assert counted(planner, body(said, model, tools=tools), ladder)[1] == found and places == {"scan": True}
@@ -245,7 +243,7 @@ def test_of_another_question_to_the_same_text_only_the_question_is_counted(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     told = [{"role": "system", "content": "s"}, user(sentence(0, 2_000)), *tool_round("c", "r"), assistant("yes")]
     counted(planner, body([*told, user("first?")], model), ladder)
     starts: list[int] = []
@@ -258,23 +256,23 @@ def test_of_another_question_to_the_same_text_only_the_question_is_counted(
     monkeypatch.setattr(Totals, "count", noting)
     _, again = counted(planner, body([*told, user("second?")], model), ladder)
     assert starts == [len(told)]
-    _, other = counted(services().gateway.planner, body([*told, user("second?")], model), ladder)
+    _, other = counted(services().gateway.default.planner, body([*told, user("second?")], model), ladder)
     assert again == other
 
 
 def test_a_result_that_came_later_is_counted_with_its_call() -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     said = [user(sentence(0, 2_000)), *tool_round("c", "result")]
     counted(planner, body(said[:-1], "gpt-4o"), ladder)
     scanned, found = counted(planner, body(said, "gpt-4o"), ladder)
-    _, other = counted(services().gateway.planner, body(said, "gpt-4o"), ladder)
+    _, other = counted(services().gateway.default.planner, body(said, "gpt-4o"), ladder)
     assert scanned.scan.known is not None and found == other
 
 
 def test_a_new_text_in_a_known_conversation_is_asked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     one = services()
-    planner, ladder = one.gateway.planner, one.rules.ladders["default"]
+    planner, ladder = one.gateway.default.planner, one.rules.ladders["default"]
     asked: list[int] = []
 
     async def fetch(pairs: list[tuple[bytes, bytes]]) -> None:

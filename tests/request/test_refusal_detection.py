@@ -21,9 +21,8 @@ from proxy.model.plan import Mode
 from proxy.model.scan import Scan, Total
 from proxy.model.structs import replace
 from proxy.request import refusal_detection as module
-from proxy.request.context import RequestContext
 from proxy.request.refusal_detection import RefusalDetector, hold_seconds, plainly, unreadable
-from proxy.request.stages import Counted, Planned, Received, Scanned
+from proxy.request.stages import Counted, Descent, Planned, Received, Scanned
 from proxy.wire.headers import Header
 from proxy.wire.refusals import Rules
 from proxy.wire.response_prefix import ResponsePrefix, read_prefix
@@ -188,24 +187,25 @@ def test_events_that_repeat_a_long_request_are_held_back_if_their_api_refuses_af
     assert asyncio.run(looked(None)) == (CREATED, None)
 
 
-def request(
-    prompt: int | None, *, background: bool = False, window: int = 1000, api: Api = RESPONSES
-) -> RequestContext:
+def request(prompt: int | None, *, background: bool = False, window: int = 1000, api: Api = RESPONSES) -> Planned:
     """A request that was counted so, or not at all."""
     total = None if prompt is None else Total(prompt, Margin(), Quality.EXACT, 1)
     scanned = Scanned(b"", Scan("m", None, True, None, background=background))
-    return RequestContext(Received(api, Mode.FIT), scanned, Counted(Window(window), total))
+    return Planned(Received(api, Mode.FIT), b"", scanned, Counted(Window(window), total))
 
 
 def test_events_wait_long_only_near_the_window_and_not_for_a_client_that_need_not_wait() -> None:
     assert hold_seconds(request(900)) == hold_seconds(request(None)) == RESPONSES.hold_s > module.FIRST_EVENT_S
     assert hold_seconds(request(300)) == hold_seconds(request(900, api=API)) == module.FIRST_EVENT_S
     assert hold_seconds(request(900, background=True)) == 0
-    assert hold_seconds(RequestContext(Received(RESPONSES, Mode.FIT))) == 0
-    made = plan(prompt([user("one two three")]), ladder(), facts(10_000))
-    planned = replace(request(900), planned=Planned(plan=made))
+    assert hold_seconds(Planned(Received(RESPONSES, Mode.FIT))) == 0
+    asked, known = prompt([user("one two three")]), facts(10_000)
+    made = plan(asked, ladder(), known)
+    planned = replace(request(900), descent=Descent(asked, known, made))
     assert hold_seconds(planned) == module.FIRST_EVENT_S
-    assert hold_seconds(replace(planned, planned=Planned(plan=replace(made, trusting=True)))) == RESPONSES.hold_s
+    assert (
+        hold_seconds(replace(planned, descent=Descent(asked, known, replace(made, trusting=True)))) == RESPONSES.hold_s
+    )
 
 
 def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
@@ -226,9 +226,9 @@ def test_events_wait_long_for_a_model_that_refused_its_caller_before() -> None:
 def test_what_is_longer_than_all_that_its_model_accepted_from_its_caller_is_untried() -> None:
     detector, size = RefusalDetector(LOOKING.rules), module.LEAST_UNTRIED
 
-    def asked(name: str = "m", key: bytes = b"a", api: Api = RESPONSES, stream: bool = True) -> RequestContext:
+    def asked(name: str = "m", key: bytes = b"a", api: Api = RESPONSES, stream: bool = True) -> Planned:
         received = Received(api, Mode.FIT, headers=[(b"authorization", key)])
-        return RequestContext(received, Scanned(b"", Scan(name, None, stream, None)))
+        return Planned(received, b"", Scanned(b"", Scan(name, None, stream, None)))
 
     assert detector.is_untried(asked(), size) and not detector.is_untried(asked(), size - 1)
     assert not detector.is_untried(asked(api=API), size) and not detector.is_untried(asked(stream=False), size)

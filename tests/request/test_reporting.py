@@ -12,8 +12,9 @@ from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.request.context import RequestContext
+from proxy.request.observers import Outcomes
 from proxy.request.reporting import Reporter
-from proxy.request.stages import Answered, Received, Record
+from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.services import build
 
 
@@ -22,10 +23,10 @@ def reporter(told: list[Outcome]) -> Reporter:
     return build(read_settings({"PLIMSOLL_UPSTREAM": "http://127.0.0.1:9/v1"}), told.append).gateway.reporter
 
 
-def ended(result: str, counting: asyncio.Task[None] | None = None) -> RequestContext:
+def ended(result: str, counting: asyncio.Task[Planned] | None = None) -> RequestContext:
     """A request that has ended."""
     received = Received(API, Mode.FIT, "/v1/chat/completions", [])
-    return RequestContext(received, answered=Answered(200), record=Record(result, counting=counting))
+    return RequestContext(received, answered=Answered(200), record=Record(result), counting=counting)
 
 
 def test_requests_that_end_now_are_told_together_once_the_loop_has_written_their_answers() -> None:
@@ -48,8 +49,9 @@ def test_a_request_is_told_when_it_is_counted_and_at_the_end_if_it_is_not() -> N
     async def check() -> None:
         one, counted = reporter(told), asyncio.Event()
 
-        async def count() -> None:
+        async def count() -> Planned:
             await counted.wait()
+            return Planned(Received(API, Mode.FIT))
 
         one.finish(ended("passed", asyncio.create_task(count())))
         await asyncio.sleep(0.01)
@@ -70,7 +72,7 @@ def test_a_bug_while_one_request_is_told_keeps_no_other_from_being_told(capfd: p
         told.append(outcome)
 
     async def check() -> None:
-        one = replace(reporter([]), tell=tell)
+        one = replace(reporter([]), observers=[Outcomes(tell)])
         for result in ("passed", "fitted", "healed"):
             one.finish(ended(result))
         await one.close()
@@ -86,8 +88,7 @@ def test_only_callers_that_the_rules_name_are_labels(sent: bytes | None, caller:
     told: list[Outcome] = []
     one = reporter(told)
     one.metrics.reads_headers = True
-    planner = replace(one.planner, rules=replace(one.planner.rules, callers=frozenset({"search"})))
-    named = replace(one, planner=planner, caller_header="x-team")
+    named = replace(one, callers=frozenset({"search"}), caller_header="x-team")
     headers = [] if sent is None else [(b"x-team", sent)]
     named.passed(headers, Outcome(PASSTHROUGH, "passed", 200))
     assert [outcome.caller for outcome in told] == [caller]
@@ -99,7 +100,7 @@ def test_requests_under_other_rules_are_told_apart_from_those_before() -> None:
     async def check() -> None:
         old = reporter(told)
         old.finish(ended("passed"))
-        new = old.with_rules(old.planner, old.learning, old.refusals, None)
+        new = old.with_rules(old.refusals, ())
         await new.close()
         assert told == []
         await asyncio.sleep(0)

@@ -21,14 +21,14 @@ def test_the_upstreams_time_is_only_that_between_sending_and_its_end() -> None:
     record = Record()
     record.stop_waiting()
     assert record.upstream_seconds == 0.0
-    record.attempt()
+    record.attempt((), "")
     time.sleep(0.01)
     record.stop_waiting()
     once = record.upstream_seconds
     assert once >= 0.01
     record.stop_waiting()
     assert record.upstream_seconds == once
-    record.attempt()
+    record.attempt((), "")
     record.stop_waiting()
     assert record.upstream_seconds > once
 
@@ -48,7 +48,8 @@ def test_usage_is_what_the_tap_read() -> None:
 
 def test_the_stages_cannot_be_changed() -> None:
     scan = Scan("m", None, False, 1)
-    stages: list[Any] = [Received(API, Mode.FIT), Scanned(b"", scan), Counted(Window(1)), Planned(), Answered(200)]
+    received = Received(API, Mode.FIT)
+    stages: list[Any] = [received, Scanned(b"", scan), Counted(Window(1)), Planned(received), Answered(200)]
     for stage in stages:
         with pytest.raises(AttributeError):
             setattr(stage, type(stage).__struct_fields__[0], None)

@@ -1,0 +1,86 @@
+"""The x-plimsoll-* response headers of a request, and the notices among them: what follows from its stages."""
+
+from __future__ import annotations
+
+from proxy.config.upstreams import DEFAULT
+from proxy.model.limits import Window
+from proxy.model.outcome import Usage
+from proxy.model.plan import Mode
+from proxy.request.stages import Planned, Scanned
+from proxy.tokens.meter import unit_of
+from proxy.tokens.truncation import truncated
+from proxy.wire.controls import NOTHING_ASKED
+from proxy.wire.report import count, header_value, notices, plan_headers, total_headers
+
+OBSERVED = (b"x-plimsoll-mode", b"observe")
+REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
+UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
+UNPLANNED = "the request was sent as it came, unmeasured: {}"
+LEFT_OUT = "{:,} messages in the middle are left out and not counted: there are too many to be parsed"
+
+
+def headers_of(planned: Planned, upstream: str) -> list[tuple[bytes, bytes]]:
+    """The headers, as far as the figures are known by now. `upstream`: where it was sent, if there are several."""
+    scanned, plan, total = planned.scanned, planned.plan, planned.total
+    if plan is not None:
+        found = plan_headers(plan, sent=planned.received.may_change)
+    else:
+        found = [] if total is None or scanned is None else total_headers(total, scanned.scan.reserve)
+    if planned.received.mode is Mode.OBSERVE:
+        found.append(OBSERVED)
+    if upstream and upstream != DEFAULT:
+        found.append((b"x-plimsoll-upstream", upstream.encode()))
+    if _has_notices(planned) and (notes := notices_of(planned)):
+        found.append((b"x-plimsoll-notice", header_value("; ".join(notes))))
+    return found
+
+
+def notices_of(planned: Planned) -> list[str]:
+    """What the client asked for that has no effect, and the extra calls that a dry run did not make."""
+    scanned, plan, counted = planned.scanned, planned.plan, planned.counted
+    if planned.unplanned:
+        return [UNPLANNED.format(planned.unplanned)]
+    if scanned is None:
+        return []
+    if plan is not None:
+        window: Window | None = plan.before.window
+    else:
+        window = None if counted is None else counted.window
+    messages = scanned.scan.seen.count if plan is None else count(plan.before)
+    return [
+        *notices(scanned.controls, window, messages),
+        *([LEFT_OUT.format(scanned.left_out)] if scanned.left_out else []),
+        *([UNKNOWN_STORED] if _is_uncounted(planned) else []),
+        *([planned.unmoved[0]] if planned.unmoved[0] else []),
+        *([REFUSING] if planned.refusing else []),
+        *(() if planned.descent is None else planned.descent.missing),
+    ]
+
+
+def _has_notices(planned: Planned) -> bool:
+    """Whether there may be notices; most requests ask for nothing."""
+    scanned: Scanned | None = planned.scanned
+    if planned.unplanned:
+        return True
+    if scanned is None:
+        return False
+    if scanned.controls is not NOTHING_ASKED or scanned.left_out or planned.unmoved[0] or planned.refusing:
+        return True
+    return _is_uncounted(planned)
+
+
+def _is_uncounted(planned: Planned) -> bool:
+    """Whether it goes on from something stored whose length is not known here."""
+    prompt = None if planned.descent is None else planned.descent.prompt
+    return prompt is not None and bool(prompt.stored.continues) and not prompt.stored.tokens
+
+
+def is_truncated(planned: Planned, usage: Usage) -> bool:
+    """Whether the upstream read far fewer tokens than it was sent, by the figures that are known by now."""
+    plan, total = planned.plan, planned.total
+    if plan is not None:
+        sent = plan.draft if planned.received.may_change else plan.before
+        return truncated(sent.billed, sent.meter.quality, unit_of(sent.meter), usage)
+    if total is None or usage.prompt >= total.prompt:  # as of nearly all
+        return False
+    return truncated(total.prompt, total.quality, total.unit, usage)

@@ -1,0 +1,97 @@
+"""Every path that is not fitted: lists of models of several upstreams, and everything that is passed through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from proxy.apis import by_path, error_body
+from proxy.config.settings import Settings
+from proxy.errors import ClientError, websocket_refused
+from proxy.http.receiving import Receive, Scope, cycle_of, target_of
+from proxy.http.relay import Send, send_error
+from proxy.http.server.cycle import CLOSE
+from proxy.model.outcome import PASSTHROUGH, Outcome
+from proxy.model.plan import Mode
+from proxy.model.structs import replace
+from proxy.observe import log
+from proxy.observe.metrics.exposition import Metrics
+from proxy.request.models import ModelsList
+from proxy.request.passthrough import passthrough
+from proxy.request.reporting import Reporter
+from proxy.request.routes import Router
+from proxy.request.tracing import Begin, untraced
+from proxy.request.web_pages import WebPages
+from proxy.wire.controls import controls
+from proxy.wire.paths import one_path, shown
+
+UPGRADE_REQUIRED = 426
+MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
+
+
+@dataclass(slots=True)
+class Unfitted:
+    """Serves requests that are not fitted."""
+
+    settings: Settings
+    routes: Router
+    models: ModelsList
+    metrics: Metrics
+    reporter: Reporter
+    pages: WebPages = field(default_factory=WebPages)
+    begin_trace: Begin = untraced
+    _named: set[str] = field(default_factory=set)
+
+    def with_rules(self, routes: Router, models: ModelsList, reporter: Reporter) -> Unfitted:
+        """The same for further requests under other rules."""
+        return replace(self, routes=routes, models=models, reporter=reporter)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request."""
+        self.metrics.in_flight.inc()
+        trace, scope["headers"] = self.begin_trace(scope["method"], scope["headers"])
+        passed = partial(self.reporter.passed, scope["headers"])
+        seconds, rate = self.settings.body_timeout, self.settings.min_rate
+        try:
+            self.pages.check(scope, self.routes.default.upstream.has_key)
+            if self.models.serves(scope):
+                passed(await self.models(scope, send))
+                return
+            self._check_handshake(scope)
+            self.log_unfitted(scope["method"], target_of(scope))
+            cycle = cycle_of(scope)
+            reads = scope["method"] in ("GET", "HEAD") and not (cycle is not None and cycle.is_handshake)
+            backend = await self.routes.other(scope["headers"], target_of(scope), reads=reads)
+
+            def done(outcome: Outcome) -> None:
+                passed(replace(outcome, upstream=backend.name))
+
+            await passthrough(scope, receive, send, backend.upstream, done, seconds, rate, trace)
+        except ClientError as error:
+            passed(Outcome(PASSTHROUGH, "rejected", error.status, path=shown(target_of(scope))))
+            extra = (CLOSE, (b"upgrade", b"HTTP/1.1")) if error.status == UPGRADE_REQUIRED else ()
+            await send_error(send, error, error_body(scope["path"], error), extra)
+        finally:
+            self.metrics.in_flight.dec()
+
+    def _check_handshake(self, scope: Scope) -> None:
+        """Raises `ClientError` for a WebSocket past the fitted requests of a path. Codex then speaks HTTP."""
+        cycle = cycle_of(scope)
+        path = one_path(target_of(scope).partition(b"?")[0])
+        if cycle is None or not cycle.is_handshake or path.decode("latin-1") not in by_path():
+            return
+        if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
+            raise websocket_refused()
+
+    def log_unfitted(self, method: str, target: bytes) -> None:
+        """Logs an endpoint that is passed through, once."""
+        name = f"{method} {shown(target)}"
+        if name not in self._named and len(self._named) < MAX_NAMED:
+            self._named.add(name)
+            log.event("not fitted: requests pass through as they are, unmeasured", endpoint=name)
+
+    @property
+    def unfitted(self) -> Iterable[str]:
+        """The endpoints that were logged as not fitted."""
+        return tuple(self._named)
