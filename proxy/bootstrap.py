@@ -37,6 +37,9 @@ BACKLOG = 2048  # connections that wait until they are taken
 OLD_TABLE_S = 182 * 86_400.0  # half a year: then most vendors have newer models than the model table
 WILDCARDS = ("0.0.0.0", "::")
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)  # localhost is ::1 too, also where there is no IPv6
+# What the admin port serves without its token, and without need of one.
+SHUT = "serves /metrics, /healthz, /readyz; the page, /inspect, /learned and /forget need PLIMSOLL_ADMIN_TOKEN"
+OPEN = "serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget"
 
 
 def aged(windows: Windows, now: float) -> tuple[str, ...]:
@@ -82,12 +85,7 @@ def start(
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
     url = f"http://{shown(admin_listeners[0])}/" if admin_listeners else ""
     if url:
-        served = (
-            "serves /metrics, /healthz, /readyz; the page, /inspect, /learned and /forget need PLIMSOLL_ADMIN_TOKEN"
-        )
-        if not is_shut(settings):
-            served = "serves the page, /metrics, /healthz, /readyz, /inspect, /learned, /forget"
-        event(served, at=url)
+        event(SHUT if is_shut(settings) else OPEN, at=url)
     if on_terminal() and sys.stderr.isatty():
         print("\n".join(first_steps(at, url)), file=sys.stderr, flush=True)
 

@@ -17,7 +17,8 @@ from proxy.cache.calibration import Pair
 from proxy.cache.contents import Contents
 from proxy.cache.counts import CountKey, LocalCounts, SharedCounts
 from proxy.cache.keyring import SECRET_NAME, Keyring
-from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, Key, ModelRecords, ProofView, deliver
+from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, ModelRecords, ProofView, deliver
+from proxy.cache.record_kinds import Key
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.replicated import Lookup

@@ -12,19 +12,25 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
 
-import msgspec
-
-from proxy.cache import calibration, intervals, limit_proofs
+from proxy.cache import calibration, intervals
 from proxy.cache.calibration import DIGEST_BYTES, Calibration, Consensus, Pair
 from proxy.cache.conversations import Conversations
 from proxy.cache.intervals import Interval
-from proxy.cache.invalidation import TIMESTAMP, InvalidationTimes
+from proxy.cache.invalidation import InvalidationTimes
 from proxy.cache.keyring import Keyring
 from proxy.cache.limit_proofs import FACTS, LIFETIME_S, LimitProofs
+from proxy.cache.record_kinds import (
+    InvalidatedAt,
+    Key,
+    of_calibrations,
+    of_consensus,
+    of_intervals,
+    of_invalidations,
+    of_limit_proofs,
+)
 from proxy.cache.remote import Remote, Values
-from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords, refresh_often
+from proxy.cache.replicated import Lookup, ReplicatedRecords, refresh_often
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
@@ -33,7 +39,6 @@ from proxy.model.structs import replace
 # Seconds between two samples of a line that is full: a sample is a tenth of the CPU of a short request (measured: 40 KB
 # with 16 clients, 872,000 instructions a request with each sampled, 805,000 with this).
 SAMPLE_S = 0.05
-RATIO_TTL_S = 86_400.0
 MAX_MODELS = 2_048  # clients choose the names
 # Records of a model and a tenant. Clients choose both, but a record is only made after a refusal that proved something.
 # To displace another tenant's record takes a thousand refused requests, and costs that tenant one round trip.
@@ -42,11 +47,6 @@ PROBE_AFTER_S = 60.0  # the default of PLIMSOLL_PROBE_AFTER
 UNPROVEN_S = 60.0  # a refusal without figures that no answer has proven is remembered for so long
 MAX_PROBE_AFTER_S = 3_600.0  # a refused probe doubles the wait for the next one, up to this
 SUPPOSED = "supposed"  # the kind under which an operator sees an interval
-Key = tuple[str, bytes]  # a model and a tenant
-# When the records of a model were last invalidated, in seconds since 1970. It is part of the name of calibrations and
-# of the consensus, so that no replica finds older ones.
-InvalidatedAt = float
-Timestamp = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,42 +116,13 @@ class ModelRecords:
         self._changed = asyncio.Event()
         self.left = False  # set where the upstream is not in use any more
 
-        def model_parts(model: str) -> tuple[bytes, ...]:
-            return base, _encoded(model)
-
-        def consensus_parts(key: tuple[str, InvalidatedAt]) -> tuple[bytes, ...]:
-            return base, _encoded(key[0]), TIMESTAMP.pack(key[1])
-
-        def tenant_parts(key: Key) -> tuple[bytes, ...]:
-            return base, _encoded(key[0]), key[1]
-
-        def calibration_parts(key: tuple[str, bytes, InvalidatedAt]) -> tuple[bytes, ...]:
-            return base, _encoded(key[0]), key[1], TIMESTAMP.pack(key[2])
-
-        samples = Calibration(), Calibration.merged, calibration.pack, calibration.unpack
-        self._calibrations: ReplicatedRecords[tuple[str, bytes, InvalidatedAt], Calibration] = ReplicatedRecords(
-            Codec("line:1", calibration_parts, *samples, RATIO_TTL_S),
-            *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
-        )
-        votes = Consensus(), Consensus.merged, calibration.pack_votes, calibration.unpack_votes
-        self._consensus: ReplicatedRecords[tuple[str, InvalidatedAt], Consensus] = ReplicatedRecords(
-            Codec("lines:1", consensus_parts, *votes, RATIO_TTL_S), *(MAX_MODELS, remote, keyring, stats, clock)
-        )
-        proofs = LimitProofs(), LimitProofs.merged, limit_proofs.pack, limit_proofs.unpack
-        self._limits: ReplicatedRecords[Key, LimitProofs] = ReplicatedRecords(
-            Codec(limit_proofs.KIND, tenant_parts, *proofs, limit_proofs.MAX_LIFETIME_S),
-            *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
-        )
-        sizes = Interval(), Interval.merged, intervals.pack, intervals.unpack
-        self._intervals: ReplicatedRecords[Key, Interval] = ReplicatedRecords(
-            Codec(intervals.KIND, tenant_parts, *sizes, intervals.LIFETIME_S),
-            *(MAX_TENANT_RECORDS, remote, keyring, stats, clock),
-        )
-        times = 0.0, max, msgspec.msgpack.encode, _unpack_time
-        self._invalidations: ReplicatedRecords[str, float] = ReplicatedRecords(
-            Codec("forgotten:1", model_parts, *times, limit_proofs.MAX_LIFETIME_S),
-            *(MAX_MODELS, remote, keyring, stats, clock),
-        )
+        tenant_records = MAX_TENANT_RECORDS, remote, keyring, stats, clock
+        model_records = MAX_MODELS, remote, keyring, stats, clock
+        self._calibrations = ReplicatedRecords(of_calibrations(base), *tenant_records)
+        self._consensus = ReplicatedRecords(of_consensus(base), *model_records)
+        self._limits = ReplicatedRecords(of_limit_proofs(base), *tenant_records)
+        self._intervals = ReplicatedRecords(of_intervals(base), *tenant_records)
+        self._invalidations = ReplicatedRecords(of_invalidations(base), *model_records)
 
     async def load(self, keys: Iterable[Key]) -> None:
         """Reads the records of models and tenants that are not in use here from the backend, in one read within a
@@ -463,14 +434,3 @@ def deliver(lookups: Sequence[Lookup], values: Values) -> None:
     """Hands each value that was read to the lookup that wanted it."""
     for lookup, value in zip(lookups, values, strict=True):
         lookup.deliver(value)
-
-
-def _encoded(model: str) -> bytes:
-    return model.encode("utf-8", "surrogatepass")
-
-
-def _unpack_time(payload: bytes) -> float | None:
-    try:
-        return msgspec.msgpack.decode(payload, type=Timestamp)
-    except msgspec.MsgspecError:
-        return None

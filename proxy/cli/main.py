@@ -44,6 +44,7 @@ from proxy.errors import ClientError, ConfigError
 from proxy.model.lenient_json import raw_fields
 from proxy.observe.recording.recording_files import problem_of
 
+AddParser = Callable[..., argparse.ArgumentParser]  # of `argparse`, for one command
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"
 # The settings that a plan depends on.
@@ -89,74 +90,92 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"plimsoll {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
-
-    def command(run: Callable[..., int], name: str, help: str, usage: str, epilog: str = "") -> argparse.ArgumentParser:
-        command_parser = commands.add_parser(
-            name, help=help, description=_sentence(help), usage=usage, epilog=epilog, formatter_class=_formatter
-        )
-        command_parser.set_defaults(run=run)
-        return command_parser
-
-    serve_parser = command(serve, "serve", "serve as a reverse proxy", "plimsoll serve [--flag VALUE ...]", EPILOG)
-    add_settings(serve_parser)
-    inspect_parser = command(
-        inspect, "inspect", INSPECT_HELP, "plimsoll inspect [--json | --request | --all] [...] FILE", EPILOG
-    )
-    inspect_parser.add_argument("file", metavar="FILE", help="the JSON body of a request; - reads standard input")
-    output = inspect_parser.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/... does")
-    output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
-    output.add_argument("--all", action="store_true", help="a row for every message, and all lines left out of it")
-    inspect_parser.add_argument(
-        "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from; needs a ladder with the step recall"
-    )
-    inspect_parser.add_argument(
-        "--window", type=value_of(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
-    )
-    add_settings(inspect_parser, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
-    replay_parser = command(
-        replay, "replay", REPLAY_HELP, "plimsoll replay [--json] [--html FILE] [...] FILE ...", EPILOG
-    )
-    _add_replay_options(replay_parser)
-    usage = "plimsoll models [--json] [--url URL] [--rules FOLDER] MODEL [MODEL ...]"
-    models_parser = command(running.models, "models", MODELS_HELP, usage)
-    models_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
-    models_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    models_parser.add_argument(
-        "--url", help=f"also show what this running proxy learned ({URL_DEFAULT}, if one responds)"
-    )
-    add_settings(models_parser, ("rules",))
-    forget_parser = command(
-        running.forget, "forget", FORGET_HELP, "plimsoll forget [--json] [--url URL] MODEL [MODEL ...]"
-    )
-    forget_parser.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
-    forget_parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    forget_parser.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
-    page_parser = command(running.page, "page", PAGE_HELP, "plimsoll page [--url URL]")
-    page_parser.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
-    usage = "plimsoll top [--once | --json] [--url URL]"
-    top_parser = command(running.top, "top", TOP_HELP, usage)
-    shown = top_parser.add_mutually_exclusive_group()
-    shown.add_argument("--once", action="store_true", help="print once, as where the output is no terminal")
-    shown.add_argument("--json", action="store_true", help="print once, as JSON")
-    top_parser.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
-    check_parser = command(check, "check", CHECK_HELP, "plimsoll check [FOLDER]")
-    check_parser.add_argument(
-        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: the rules of the settings, and the settings"
-    )
-    demo_parser = command(demo, "demo", "send an overlong conversation directly and through the proxy", "plimsoll demo")
-    demo_parser.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
-    simulate_parser = command(simulate, "simulate", SIMULATE_HELP, "plimsoll simulate [--port PORT] [...]")
-    simulate_parser.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
-    simulate_parser.add_argument("--port", type=value_of(whole(0, 65535)), default=8081, help="(default: 8081)")
-    simulate_parser.add_argument("--window", type=value_of(whole(1)), default=8192, help="tokens (default: 8192)")
-    simulate_parser.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
+    for add_commands in (_add_serve, _add_inspect, _add_replay, _add_models, _add_running, _add_check, _add_trials):
+        add_commands(commands.add_parser)
     top.names = tuple(commands.choices)
     return top
 
 
-def _add_replay_options(command: argparse.ArgumentParser) -> None:
+def _command(
+    add: AddParser, run: Callable[..., int], name: str, help: str, usage: str, epilog: str = ""
+) -> argparse.ArgumentParser:
+    command = add(name, help=help, description=_sentence(help), usage=usage, epilog=epilog, formatter_class=_formatter)
+    command.set_defaults(run=run)
+    return command
+
+
+def _add_serve(add: AddParser) -> None:
+    usage = "plimsoll serve [--flag VALUE ...]"
+    add_settings(_command(add, serve, "serve", "serve as a reverse proxy", usage, EPILOG))
+
+
+def _add_inspect(add: AddParser) -> None:
+    usage = "plimsoll inspect [--json | --request | --all] [...] FILE"
+    command = _command(add, inspect, "inspect", INSPECT_HELP, usage, EPILOG)
+    command.add_argument("file", metavar="FILE", help="the JSON body of a request; - reads standard input")
+    output = command.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON, as POST /inspect/... does")
+    output.add_argument("--request", action="store_true", help="print only the body as it would be sent")
+    output.add_argument("--all", action="store_true", help="a row for every message, and all lines left out of it")
+    command.add_argument(
+        "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from; needs a ladder with the step recall"
+    )
+    command.add_argument(
+        "--window", type=value_of(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
+    )
+    add_settings(command, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
+
+
+def _add_models(add: AddParser) -> None:
+    usage = "plimsoll models [--json] [--url URL] [--rules FOLDER] MODEL [MODEL ...]"
+    command = _command(add, running.models, "models", MODELS_HELP, usage)
+    _add_model_names(command)
+    command.add_argument("--url", help=f"also show what this running proxy learned ({URL_DEFAULT}, if one responds)")
+    add_settings(command, ("rules",))
+
+
+def _add_model_names(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", nargs="+", metavar="MODEL", help="a model's name, as in a request")
+    command.add_argument("--json", action="store_true", help="print JSON instead of a table")
+
+
+def _add_running(add: AddParser) -> None:
+    """The commands for a proxy that runs."""
+    usage = "plimsoll forget [--json] [--url URL] MODEL [MODEL ...]"
+    command = _command(add, running.forget, "forget", FORGET_HELP, usage)
+    _add_model_names(command)
+    command.add_argument("--url", help=f"the running proxy ({URL_DEFAULT})")
+    command = _command(add, running.page, "page", PAGE_HELP, "plimsoll page [--url URL]")
+    command.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
+    command = _command(add, running.top, "top", TOP_HELP, "plimsoll top [--once | --json] [--url URL]")
+    shown = command.add_mutually_exclusive_group()
+    shown.add_argument("--once", action="store_true", help="print once, as where the output is no terminal")
+    shown.add_argument("--json", action="store_true", help="print once, as JSON")
+    command.add_argument("--url", help=f"the admin port of the running proxy ({ADMIN_DEFAULT})")
+
+
+def _add_check(add: AddParser) -> None:
+    command = _command(add, check, "check", CHECK_HELP, "plimsoll check [FOLDER]")
+    command.add_argument(
+        "folder", nargs="?", type=Path, metavar="FOLDER", help="default: the rules of the settings, and the settings"
+    )
+
+
+def _add_trials(add: AddParser) -> None:
+    """The commands that need no upstream."""
+    command = _command(add, demo, "demo", DEMO_HELP, "plimsoll demo")
+    command.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
+    command = _command(add, simulate, "simulate", SIMULATE_HELP, "plimsoll simulate [--port PORT] [...]")
+    command.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
+    command.add_argument("--port", type=value_of(whole(0, 65535)), default=8081, help="(default: 8081)")
+    command.add_argument("--window", type=value_of(whole(1)), default=8192, help="tokens (default: 8192)")
+    command.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
+
+
+def _add_replay(add: AddParser) -> None:
     """Several ladders, windows and models are compared side by side, in every combination."""
+    usage = "plimsoll replay [--json] [--html FILE] [...] FILE ..."
+    command = _command(add, replay, "replay", REPLAY_HELP, usage, EPILOG)
     command.add_argument("file", nargs="+", type=Path, metavar="FILE", help=REPLAY_FILES)
     command.add_argument("--json", action="store_true", help="print the report as JSON")
     command.add_argument("--html", type=Path, metavar="FILE", help="also write it as one HTML file")
@@ -188,6 +207,7 @@ TOP_HELP = "show a running proxy's figures and last requests, live"
 FORGET_HELP = "make a running proxy forget what it learned about models"
 ADMIN_DEFAULT = f"default: {ADMIN_URL}, else the admin port of the settings"
 URL_DEFAULT = f"default: {ADMIN_URL}, else the admin port or port of the settings"
+DEMO_HELP = "send an overlong conversation directly and through the proxy"
 SIMULATE_HELP = "serve a simulated upstream, as strict as the real ones"
 
 

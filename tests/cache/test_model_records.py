@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import pytest
 
 from proxy.cache import model_records as module
@@ -480,11 +479,6 @@ def test_a_poisoned_record_is_none() -> None:
         assert (two.learned(), two.stats.foreign) == (NOTHING_LEARNED, 1)
 
     run(test)
-
-
-@pytest.mark.parametrize("payload", [b"", b"\xc1", msgspec.msgpack.encode(-1.0), msgspec.msgpack.encode("now")])
-def test_a_time_that_is_none_forgets_nothing(payload: bytes) -> None:
-    assert module._unpack_time(payload) is None
 
 
 def test_what_could_not_be_told_is_told_later() -> None:

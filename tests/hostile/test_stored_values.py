@@ -178,11 +178,11 @@ def test_N7_hostile_values_are_misses(
 
 def test_N7_a_tower_of_lists_is_no_record() -> None:
     """The decoders of records end at what they do not expect; none reads a tower to its top."""
-    from proxy.cache import accepted_callers, calibration, counts, intervals, limit_proofs, model_records
+    from proxy.cache import accepted_callers, calibration, counts, intervals, limit_proofs, record_kinds
 
     decoders: Sequence[Callable[[bytes], object]] = (
         *(accepted_callers._unpacked, calibration.unpack, calibration.unpack_votes, counts._decode),
-        *(intervals.unpack, limit_proofs.unpack, model_records._unpack_time),
+        *(intervals.unpack, limit_proofs.unpack, record_kinds.unpack_time),
     )
     number, text = b"\xcb" + b"\0" * 8, b"\xa1x"
     for before in (b"", number, b"\xc3", b"\x00", text, number + b"\xc3", b"\0" * 3 + number + text, b"\0" * 9):
