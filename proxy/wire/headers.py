@@ -13,6 +13,7 @@ from proxy.wire.keys import hidden_text
 
 Header = tuple[bytes, bytes]
 
+WRITTEN = b": ".join  # a header as a line
 OURS = b"x-plimsoll-"  # the proxy's own headers: never sent to a provider, and never accepted from one
 
 
@@ -91,6 +92,14 @@ def _end_to_end(headers: Iterable[Header], unwanted: frozenset[bytes]) -> list[H
 def connection_options(values: Iterable[bytes]) -> frozenset[bytes]:
     """The names in Connection fields: headers that must not be forwarded (RFC 9110, 7.6.1)."""
     return frozenset(option.strip().lower() for value in values for option in value.split(b","))
+
+
+def head_of(start: bytes, headers: Iterable[Header]) -> bytes | None:
+    """The start line and the headers of a message, without the empty line. None if a line break in one of them would
+    inject a header."""
+    lines = [start, *map(WRITTEN, headers)]
+    together = b"".join(lines)  # to search is cheaper than to count the line breaks of the head
+    return None if b"\n" in together or b"\r" in together else b"\r\n".join(lines)
 
 
 def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:

@@ -9,6 +9,7 @@ from proxy.wire.headers import (
     HOP_BY_HOP,
     answered_id,
     connection_options,
+    head_of,
     request_id,
     spellings,
     to_client,
@@ -96,3 +97,20 @@ def test_only_what_looks_like_an_id_is_one() -> None:
 def test_an_upstream_names_the_id_in_one_of_two_headers() -> None:
     assert answered_id([(b"request-id", b"req_2"), (b"x-request-id", b"req_1")]) == b"req_1"
     assert answered_id([(b"request-id", b"req_2")]) == b"req_2" and answered_id([(b"x-other", b"a")]) is None
+
+
+def test_a_head_is_its_start_line_and_its_headers_in_order() -> None:
+    headers = [(b"host", b"a"), (b"x", b""), (b"x", b"2: 3")]
+    assert head_of(b"GET / HTTP/1.1", headers) == b"GET / HTTP/1.1\r\nhost: a\r\nx: \r\nx: 2: 3"
+    assert head_of(b"HTTP/1.1 200 OK", ()) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize("broken", [b"\r", b"\n", b"\r\n"])
+def test_a_line_break_anywhere_in_a_head_makes_it_none(broken: bytes) -> None:
+    for start, header in (
+        (b"GET /" + broken, (b"a", b"b")),
+        (b"GET /", (b"a" + broken, b"b")),
+        (b"GET /", (b"a", broken + b"b")),
+        (b"GET /", (b"a", b"b" + broken)),
+    ):
+        assert head_of(start, [(b"host", b"a"), header]) is None

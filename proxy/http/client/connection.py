@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether the connection is open and its socket has no unread input. A close by the upstream makes the socket
         readable before the event loop reports it. TLS session tickets do so too, until the loop's next iteration."""
-        return self.open and not self._poll.poll(0)
+        return not self._lost and not self._transport.is_closing() and not self._poll.poll(0)
 
     def start_request(self, method: str, upgrades: bool = False) -> ResponseReader:
         """Starts a request and returns the reader of its response. The caller sends the request with `write`."""
@@ -74,8 +74,7 @@ class Connection(asyncio.Protocol):
         self.reader = self._parser = None
         if reader.upload is not None:
             reader.upload.cancel()
-        reusable = reusable and self.open
-        if reusable:
+        if reusable := reusable and not self._lost and not self._transport.is_closing():
             self._transport.resume_reading()  # a paused transport does not report a close by the upstream
             self.idle_since = self._loop.time()
             self.chunked = reader.chunked
@@ -85,7 +84,7 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         """Writes bytes. A caller that streams awaits `drain` between writes."""
-        if self.open:
+        if not self._lost and not self._transport.is_closing():
             self._transport.write(data)
 
     async def drain(self) -> None:
@@ -159,7 +158,8 @@ class Connection(asyncio.Protocol):
             reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's response is not valid HTTP."))
             self._release_reader(reader, False)
         else:
-            reader.flush_to_sink()
+            if reader.sink is not None:
+                reader.flush_to_sink()
             if reader.switched:
                 reader.fail(TransportError(Fault.PROTOCOL_ERROR, "The upstream's switch of protocols is invalid."))
             elif reader.complete:

@@ -19,11 +19,12 @@ from proxy.http.client.connection import Connection
 from proxy.http.client.dialer import Address, Dialer, Proxy
 from proxy.http.client.idle import Idle
 from proxy.http.client.response import Fault, Header, ResponseReader, TransportError
+from proxy.wire.headers import head_of
 
 # RFC 9110, 9.2.2: these may be retried when a reused connection turns out to be closed; a POST may not.
 IDEMPOTENT = frozenset(("GET", "HEAD", "OPTIONS", "PUT", "DELETE"))
 SWEEP_SECONDS = 1.0  # seconds between two timeout checks: one timer for all connections instead of one for each request
-LINE = b"%b: %b"
+HEAD_END = b"\r\n\r\n"
 PROXY_AUTHENTICATION_REQUIRED = 407  # the forward proxy rejects the configured credentials: not the client's error
 COALESCED_BYTES = 64 * 1024  # bytes of a body that is sent in one piece with its head; a larger one is not copied
 
@@ -61,12 +62,11 @@ class WireRequest(NamedTuple):
         return self.method in IDEMPOTENT and isinstance(self.body, bytes)
 
     def head(self) -> bytes:
-        """Returns the head with the empty line. Raises TransportError if a line break would inject a header."""
-        lines = [b"%b %b HTTP/1.1" % (self.method.encode(), self.target), *map(LINE.__mod__, self.headers)]
-        head = b"\r\n".join(lines)
-        if head.count(b"\n") != len(lines) - 1 or head.count(b"\r") != len(lines) - 1:
+        """Returns the head without the empty line. Raises TransportError if a line break would inject a header."""
+        head = head_of(b"%b %b HTTP/1.1" % (self.method.encode(), self.target), self.headers)
+        if head is None:
             raise TransportError(Fault.PROTOCOL_ERROR, "A line break in a header or in the target.")
-        return head + b"\r\n\r\n"
+        return head
 
 
 class Pool:
@@ -156,7 +156,7 @@ class Pool:
                 _write(connection, request.head(), request.body)
                 reader.sent = True
             else:
-                connection.write(request.head())
+                connection.write(request.head() + HEAD_END)
                 chunked = not any(name == b"content-length" for name, _ in request.headers)
                 reader.upload = asyncio.create_task(_upload(connection, reader, request.body, chunked))
         except BaseException:
@@ -265,9 +265,9 @@ def _forward(dialer: Dialer) -> Callable[[WireRequest], WireRequest] | None:
 
 def _write(connection: Connection, head: bytes, body: bytes) -> None:
     if len(body) <= COALESCED_BYTES:
-        connection.write(head + body)
+        connection.write(HEAD_END.join((head, body)))
     else:
-        connection.write(head)
+        connection.write(head + HEAD_END)
         connection.write(body)
 
 

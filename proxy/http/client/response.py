@@ -20,6 +20,8 @@ MAX_HEAD = 64 * 1024  # bytes of a response's head; providers send 1 to 4 KB
 MAX_FRAMING = 1 << 20  # consecutive bytes without body data: trailers, chunk extensions, leading zeros
 LAST_STATUS = 599  # RFC 9110, 15: codes outside 100 to 599 are invalid
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
+TRANSFER_ENCODING = b"transfer-encoding"
+FRAMING = frozenset((TRANSFER_ENCODING, b"content-length"))  # headers that say where the body ends
 WEBSOCKET = b"websocket"  # the only supported protocol of an upgrade (RFC 6455)
 
 
@@ -75,6 +77,7 @@ class ResponseReader:
     head_received: the head is complete.
     chunked: the body has chunked coding.
     complete: the whole response has been received. A part of it may still be buffered.
+    sink: takes the parts of the body as they are parsed, while it is set.
     switched: the response was 101 to a request that `upgrades`. The bytes after it are not HTTP.
     """
 
@@ -89,7 +92,6 @@ class ResponseReader:
         "_keep_alive",
         "_loop",
         "_read_to_eof",
-        "_sink",
         "_upgrades",
         "_waiter",
         "chunked",
@@ -98,6 +100,7 @@ class ResponseReader:
         "headers",
         "read_waits_since",
         "sent",
+        "sink",
         "status",
         "switched",
         "upload",
@@ -122,7 +125,7 @@ class ResponseReader:
         self._buffered_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self._error: Exception | None = None
-        self._sink: Sink | None = None
+        self.sink: Sink | None = None
 
     @property
     def reusable(self) -> bool:
@@ -181,15 +184,15 @@ class ResponseReader:
         sink applies backpressure (returns False), or at the end or an error, which `read` then reports."""
         if self._buffer or self.complete or self._error is not None:
             return
-        self._sink = sink
+        self.sink = sink
         try:
             await self._wait()
         finally:
-            self._sink = None
+            self.sink = None
 
     def flush_to_sink(self) -> None:
         """Passes the body data that was just parsed to the sink, if one is set."""
-        sink = self._sink
+        sink = self.sink
         if sink is None or not self._buffer:
             return
         buffered, self._buffer = self._buffer, []
@@ -197,7 +200,7 @@ class ResponseReader:
             self._connection.resume_reading(self)
         self._buffered_bytes = 0
         if not sink(buffered[0] if len(buffered) == 1 else b"".join(buffered)):
-            self._sink = None
+            self.sink = None
             self._wake()
 
     def _wait(self) -> asyncio.Future[None]:
@@ -296,11 +299,12 @@ class ResponseReader:
     def _ends_with_connection(self) -> bool:
         framed = self._is_head_request or self.status in NO_BODY
         for name, value in self.headers:
-            if name == b"transfer-encoding":
-                if value.lower() != b"chunked":
-                    raise ValueError("a transfer coding that was not requested")  # RFC 9112, 7.4: the request has no TE
-                self.chunked = True
-            framed = framed or self.chunked or name == b"content-length"
+            if name in FRAMING:
+                framed = True
+                if name == TRANSFER_ENCODING:
+                    if value.lower() != b"chunked":  # RFC 9112, 7.4: the request has no TE
+                        raise ValueError("a transfer coding that was not requested")
+                    self.chunked = True
         return not framed
 
     def on_body(self, body: bytes) -> None:
@@ -313,7 +317,7 @@ class ResponseReader:
         if before <= HIGH_WATER < after:
             self._connection.pause_reading()
         self._buffer.append(body)
-        if self._waiter is not None and self._sink is None:
+        if self._waiter is not None and self.sink is None:
             self._wake()
 
     def on_message_complete(self) -> None:

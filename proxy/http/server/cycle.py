@@ -14,7 +14,7 @@ from typing import Any
 from proxy.http.callbacks import Event
 from proxy.http.server.flow import Flow
 from proxy.http.tunnel import Detached
-from proxy.wire.headers import SWITCH, Header
+from proxy.wire.headers import SWITCH, Header, head_of
 
 MAX_UNREAD = 512 * 1024  # bytes of a body buffered before reading pauses; with 64 KB it pauses sixteen times per MB
 THREAD_BYTES = 8 << 20  # a larger body is joined in a thread: 64 MB would block the event loop for 50 to 100 ms
@@ -22,8 +22,8 @@ MIN_PART = 4 * 1024  # bytes; shorter parts of a body are merged: separate objec
 # Bytes of merged parts that are turned into `bytes`, which join without the GIL. Reading then yields to the event loop:
 # uvloop reads up to 32 times per iteration, which is up to a million chunks and 400 ms.
 MERGED_PART = 8 * 1024
-HEADER_LINE = b"%b: %b"
 CLOSE = (b"connection", b"close")
+HEAD_END = b"\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
 ILLEGAL_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')  # RFC 9110, 5.6.2
@@ -34,6 +34,7 @@ FAILED_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-le
 
 PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 STATUS_LINE = {status: b"HTTP/1.1 %d %b\r\n" % (status, PHRASES.get(status, b"")) for status in range(100, 600)}
+START_LINE = {status: line[:-2] for status, line in STATUS_LINE.items()}
 
 
 class Cycle:
@@ -347,31 +348,24 @@ class Cycle:
             return True
         if (b"content-length", b"%d" % len(body)) not in headers or CLOSE in headers:
             return False
-        head = _encode_head(status, headers if self.keep_alive else [*headers, CLOSE])
+        head = head_of(START_LINE[status], headers if self.keep_alive else [*headers, CLOSE])
         if head is None:
             return False
         self.response_started = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"%b\r\n\r\n%b" % (head, body))
+        self.transport.write(HEAD_END.join((head, body)))
         self._complete()
         return True
 
     def switch_protocols(self, headers: Sequence[Header]) -> Detached | None:
         """Responds to a WebSocket handshake with 101 and detaches the connection. Returns None and writes nothing if
         the connection is closed, a response has started, or a header is illegal."""
-        head = _encode_head(101, [*headers, *SWITCH])
+        head = head_of(START_LINE[101], [*headers, *SWITCH])
         if self.detach is None or self.disconnected or self.response_started or head is None:
             return None
         self.response_started = True
-        self.transport.write(head + b"\r\n\r\n")
+        self.transport.write(head + HEAD_END)
         return self.detach()
-
-
-def _encode_head(status: int, headers: Sequence[Header]) -> bytes | None:
-    """Returns the status line and headers without the empty line, or None if a line break would inject a header."""
-    lines = [STATUS_LINE[status][:-2], *map(HEADER_LINE.__mod__, headers)]
-    head = b"\r\n".join(lines)
-    return head if head.count(b"\n") == len(lines) - 1 == head.count(b"\r") else None
 
 
 def _ignore() -> None:
