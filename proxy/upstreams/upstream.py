@@ -24,6 +24,7 @@ from proxy.wire.paths import brings_key, takes_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
+USUAL = CLIENT_PREFIX + b"/"
 SERVER_ROOT = b"/api/"  # Ollama's own API stands beside its /v1, not under it
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
@@ -145,11 +146,13 @@ class Upstream:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
         if self.access is not None:
             target = self.access.target(target)
+        if target.startswith(USUAL):
+            return self.base_path + target[len(CLIENT_PREFIX) :]
         if target.startswith(SERVER_ROOT):
             return self.base_path.removesuffix(CLIENT_PREFIX) + target
         rest = target[len(CLIENT_PREFIX) :]
-        if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"/", b"?", b""):
-            return (self.base_path + rest) if self.base_path or rest.startswith(b"/") else b"/" + rest
+        if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"?", b""):
+            return (self.base_path + rest) if self.base_path else b"/" + rest
         return self.base_path + target
 
     def _headers(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proxy.errors import bad_header
 from proxy.model.plan import Mode
+from proxy.wire.headers import Header, NameTest
 
 PREFIX = b"x-plimsoll-"
 UPSTREAM = PREFIX + b"upstream"
@@ -29,13 +30,18 @@ class Controls:
 
 
 NOTHING_ASKED = Controls()
+_IS_CONTROL = NameTest(lambda name: name.startswith(PREFIX))
 
 
-def controls(headers: Iterable[tuple[bytes, bytes]]) -> Controls:
+def controls(headers: Sequence[Header]) -> Controls:
     """The controls in these headers. Raises `ClientError` for an invalid value."""
-    values = {name: value.decode("latin-1").strip() for name, value in headers if name.startswith(PREFIX)}
-    if not values:
-        return NOTHING_ASKED
+    for header in headers:
+        if _IS_CONTROL[header[0]]:
+            return _read({name: value.decode("latin-1").strip() for name, value in headers if _IS_CONTROL[name]})
+    return NOTHING_ASKED
+
+
+def _read(values: Mapping[bytes, str]) -> Controls:
     return Controls(
         mode=_mode(values.get(b"x-plimsoll-mode")),
         ladder=values.get(b"x-plimsoll-ladder") or None,

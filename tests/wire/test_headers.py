@@ -7,6 +7,8 @@ import pytest
 from proxy.wire.headers import (
     CREDENTIALS,
     HOP_BY_HOP,
+    MOST_NAMES,
+    NameTest,
     answered_id,
     connection_options,
     head_of,
@@ -114,3 +116,12 @@ def test_a_line_break_anywhere_in_a_head_makes_it_none(broken: bytes) -> None:
         (b"GET /", (b"a", b"b" + broken)),
     ):
         assert head_of(start, [(b"host", b"a"), header]) is None
+
+
+def test_names_that_clients_invent_are_told_apart_without_being_remembered() -> None:
+    asked = []
+    test = NameTest(lambda name: bool(asked.append(name)) or name.startswith(b"x"))
+    assert [test[b"x"], test[b"y"], test[b"x"], test[b"y"]] == [True, False, True, False] and asked == [b"x", b"y"]
+    for number in range(2 * MOST_NAMES):
+        assert test[b"x%d" % number] and not test[b"y%d" % number]
+    assert test[b"x" * 1_000] and len(test) == MOST_NAMES and b"x" * 1_000 not in test
