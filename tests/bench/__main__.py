@@ -1,8 +1,9 @@
 """`make bench`: Plimsoll beside nginx and other proxies in one run, interleaved, each on one core.
 
-    python -m tests.bench [--quick] [--only nginx,plimsoll] [--before FOLDER] [--json FILE]
+    python -m tests.bench [--quick] [--only nginx,plimsoll] [--before FOLDER ...] [--json FILE]
 
-FOLDER is another checkout, an older commit's, which is measured beside this one in the same run. CPU a request is by
+FOLDER is another checkout, an older commit's of any layout, which is measured beside this one in the same run, in an
+environment of its own. CPU a request is by
 the processes' own accounting; added latency is over the upstream asked directly.
 """
 
@@ -128,7 +129,9 @@ def main() -> int:
     arguments.add_argument("--quick", action="store_true", help="one short round, under two minutes")
     arguments.add_argument("--only", default=",".join(SYSTEMS), help="systems, between commas")
     arguments.add_argument("--cases", default="", help="only cases of these names, between semicolons")
-    arguments.add_argument("--before", type=checkout, help="another checkout, to be measured beside this one")
+    arguments.add_argument(
+        "--before", type=checkout, action="append", default=[], help="another checkout, to be measured beside this one"
+    )
     arguments.add_argument("--json", type=Path, default=HOME / "bench.json")
     chosen = arguments.parse_args()
     if unknown := [name for name in filter(None, chosen.only.split(",")) if name not in SYSTEMS]:
@@ -146,8 +149,8 @@ def main() -> int:
         for place, name in enumerate(filter(None, chosen.only.split(","))):
             systems.append(SYSTEMS[name](19101 + place, 19100))
             running.append(systems[-1])
-        if chosen.before is not None:
-            systems.append(plimsoll(19101 + len(systems), 19100, "before", chosen.before))
+        for folder in chosen.before:
+            systems.append(plimsoll(19101 + len(systems), 19100, f"before-{folder.name}", folder))
             running.append(systems[-1])
         idle = {s.name: (s.start_seconds, s.memory_mb()) for s in systems[1:]}
         results = list(rounds(systems, cases, seconds, repeats))

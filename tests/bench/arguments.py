@@ -14,10 +14,10 @@ def existing(text: str) -> Path:
 
 
 def checkout(text: str) -> Path:
-    """The folder of a checkout of this project."""
-    if not (Path(text) / "proxy" / "cli").is_dir():
+    """The folder of a checkout of this project, of any layout that it had: the command was a module first."""
+    if not any((Path(text) / "proxy" / name).exists() for name in ("cli", "cli.py")):
         raise ArgumentTypeError(f"{text} is no checkout: there is no proxy/cli in it")
-    return Path(text)
+    return Path(text).absolute()
 
 
 def measures(text: str) -> Path:

@@ -148,10 +148,21 @@ def plimsoll(
     folder: Path | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> System:
-    """Plimsoll as users run it: metrics, log line and headers on; this checkout's, or that of another folder."""
+    """Plimsoll as users run it: metrics, log line and headers on; this checkout's, or that of another folder, which
+    may be of any earlier commit."""
     environment = {"PLIMSOLL_UPSTREAM": f"http://127.0.0.1:{behind}/v1", **(settings or {})}
-    command = [sys.executable, "-m", "proxy.cli", "serve", "--port", str(port)]
+    python = sys.executable if folder is None else own_python(folder)
+    command = [python, "-m", "proxy.cli", "serve", "--port", str(port)]
     return started(name, port, command, environment, folder=folder)
+
+
+def own_python(folder: Path) -> Path:
+    """The interpreter of a checkout's own environment, which its `make setup` makes where there is none: an earlier
+    commit may need libraries that this one does without."""
+    python = folder / ".venv" / "bin" / "python"
+    if not python.exists():
+        subprocess.run(["make", "-C", folder, "setup", f"PYTHON={sys.executable}"], check=True, stdout=sys.stderr)
+    return python
 
 
 def litellm(port: int, behind: int) -> System:

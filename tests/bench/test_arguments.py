@@ -21,6 +21,12 @@ def test_what_is_there_is_taken(tmp_path: Path) -> None:
     assert checkout(str(ROOT)) == ROOT
 
 
+def test_a_checkout_of_an_earlier_layout_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "proxy").mkdir()
+    (tmp_path / "proxy" / "cli.py").touch()
+    assert checkout(str(tmp_path)) == tmp_path
+
+
 @pytest.mark.parametrize("kind", [checkout, existing, measures])
 def test_what_is_missing_is_named(tmp_path: Path, kind: Callable[[str], Path]) -> None:
     with pytest.raises(ArgumentTypeError, match=r"there is no .*nowhere|nowhere is no checkout"):

@@ -119,8 +119,13 @@ def test_a_line_break_anywhere_in_a_head_makes_it_none(broken: bytes) -> None:
 
 
 def test_names_that_clients_invent_are_told_apart_without_being_remembered() -> None:
-    asked = []
-    test = NameTest(lambda name: bool(asked.append(name)) or name.startswith(b"x"))
+    asked: list[bytes] = []
+
+    def starts_with_x(name: bytes) -> bool:
+        asked.append(name)
+        return name.startswith(b"x")
+
+    test = NameTest(starts_with_x)
     assert [test[b"x"], test[b"y"], test[b"x"], test[b"y"]] == [True, False, True, False] and asked == [b"x", b"y"]
     for number in range(2 * MOST_NAMES):
         assert test[b"x%d" % number] and not test[b"y%d" % number]
