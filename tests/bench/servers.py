@@ -115,7 +115,7 @@ def serve(name: str, port: int) -> None:
 def main() -> int:
     """Prints a row for each server; 1 where an answer was an error."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    arguments.add_argument("--seconds", type=int, default=3, help="of each measurement")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--serve", nargs=2, metavar=("NAME", "PORT"), help="serve with ours, for the measurement")
     chosen = arguments.parse_args()

@@ -187,7 +187,7 @@ class Protocol(asyncio.Protocol):
         if self._unparsed:
             self._unparsed = self._unparsed[self._parse_offset :] + data
             self._parse_offset = 0
-        elif data.find(b"\n", data.find(HEAD_END) + len(HEAD_END)) >= 0 and has_many_heads(data):
+        elif b"\r" in data and data.find(b"\r", data.find(HEAD_END) + len(HEAD_END)) >= 0 and has_many_heads(data):
             self._unparsed, self._parse_offset = data, 0
             self._parse_pipelined()
         else:

@@ -115,10 +115,10 @@ def _without_upgrade(headers: Iterable[Header]) -> Iterator[Header]:
 
 def has_many_heads(data: bytes) -> bool:
     """Whether `data` may contain more pipelined requests than the queue allows. The first head is usually followed by a
-    body with few line breaks: a search that finds none in 1 MB takes 20 us, a count of them takes 500."""
+    body without a carriage return: a search that finds none in 1 MB takes 15 us, one for `HEAD_END` 1,000 to 2,000."""
     at = data.find(HEAD_END) + len(HEAD_END)
     for _ in range(2 * MAX_PIPELINED):
-        at = data.find(b"\n", at) + 1
+        at = data.find(b"\r", at) + 1
         if not at:
             return False
     return data.count(HEAD_END) > MAX_PIPELINED
