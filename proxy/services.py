@@ -267,20 +267,20 @@ class Services:
     def _metrics(self, folder: Path | None) -> Metrics:
         windows = self.windows
         return Metrics(
-            partial(model_label, windows),
-            self.cache,
-            self.extra_calls,
-            self.budget,
-            folder,
-            self.reloader,
-            [api.name for api in apis()],
-            _known_labels(self.rules),
-            None if self.traces is None else self.traces.exporter,
-            windows.prices,
-            BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
-            self.first.caller_header is not None,
-            GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
-            self.recorder,
+            label=partial(model_label, windows),
+            cache=self.cache,
+            extra_calls=self.extra_calls,
+            budget=self.budget,
+            folder=folder,
+            reloads=self.reloader,
+            endpoints=[api.name for api in apis()],
+            known=_known_labels(self.rules),
+            traces=None if self.traces is None else self.traces.exporter,
+            prices=windows.prices,
+            build=BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
+            by_caller=self.first.caller_header is not None,
+            gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
+            recording=self.recorder,
         )
 
     def _adopt_keys(self, settings: Settings) -> None:
@@ -332,20 +332,20 @@ def build(
         for kind, want in want_kinds().items()
     }
     services = Services(
-        settings,
-        settings,
-        rules,
-        windows,
-        cache,
-        upstream,
-        extra_calls,
-        clients,
-        knowledge,
-        providers,
-        Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
-        reloader,
-        make_traces(settings, rules.upstreams, event),
-        make_recorder(settings, rules.families, event, lambda model: _table_name(services.windows, model)),
+        first=settings,
+        settings=settings,
+        rules=rules,
+        windows=windows,
+        cache=cache,
+        upstream=upstream,
+        extra_calls=extra_calls,
+        clients=clients,
+        knowledge=knowledge,
+        providers=providers,
+        budget=Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
+        reloader=reloader,
+        traces=make_traces(settings, rules.upstreams, event),
+        recorder=make_recorder(settings, rules.families, event, lambda model: _table_name(services.windows, model)),
     )
     services.begin(senders, folder, tell or make_access_log(settings.log))
     return services

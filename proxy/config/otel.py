@@ -172,16 +172,16 @@ def read_traces(environ: Mapping[str, str]) -> tuple[TraceSettings | None, list[
     resource = dict(reader.get(RESOURCE) or ())
     resource["service.name"] = reader.get(SERVICE) or resource.get("service.name") or SERVICE_NAME
     settings = TraceSettings(
-        given if reader.set_by(ENDPOINT) == ENDPOINT.for_traces else given.rstrip("/") + PATH,
-        reader.get(PROTOCOL),
-        reader.get(HEADERS),
-        reader.get(COMPRESSION),
-        (reader.get(TIMEOUT) or 0) / 1000,
-        reader.get(CERTIFICATE),
-        reader.get(CLIENT_CERTIFICATE),
-        reader.get(CLIENT_KEY),
-        tuple(resource.items()),
-        _sampler(reader),
+        url=given if reader.set_by(ENDPOINT) == ENDPOINT.for_traces else given.rstrip("/") + PATH,
+        protocol=reader.get(PROTOCOL),
+        headers=reader.get(HEADERS),
+        compression=reader.get(COMPRESSION),
+        timeout=(reader.get(TIMEOUT) or 0) / 1000,
+        certificate=reader.get(CERTIFICATE),
+        client_certificate=reader.get(CLIENT_CERTIFICATE),
+        client_key=reader.get(CLIENT_KEY),
+        resource=tuple(resource.items()),
+        sampler=_sampler(reader),
     )
     return settings, reader.problems
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -260,20 +260,7 @@ class WindowRules:
 
     def before(self, other: WindowRules) -> WindowRules:
         """These rows, followed by those of another file."""
-        return WindowRules(
-            self.windows + other.windows,
-            self.fallbacks + other.fallbacks,
-            self.sums + other.sums,
-            self.limit_fields + other.limit_fields,
-            self.roles + other.roles,
-            self.replies + other.replies,
-            self.reasoning + other.reasoning,
-            self.prices + other.prices,
-            self.inputs + other.inputs,
-            self.deployments + other.deployments,
-            self.betas + other.betas,
-            self.caches + other.caches,
-        )
+        return WindowRules(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
 
 # The tables of windows.toml, in the order of the fields of `WindowRules`.

@@ -62,9 +62,32 @@ def meter_for(
     shape = Shape.TOOLS if any([len(prompt.head.get(key, b"")) > NO_TOOLS for key in body.tools]) else Shape.TEXT
     correction = None if family.own else _plausible(learned.correction, shape, family)
     if correction is None:
-        return RequestMeter(prompt, body, counting, memory, system, scale * family.factor, scale, None, known, shape)
+        return RequestMeter(
+            prompt,
+            body,
+            counting,
+            memory,
+            system=system,
+            factor=scale * family.factor,
+            scale=scale,
+            correction=None,
+            known=known,
+            shape=shape,
+        )
     factor, offset = scale * (correction.ratio or family.factor), round(scale * correction.offset)
-    return RequestMeter(prompt, body, counting, memory, system, factor, scale, correction, known, shape, offset)
+    return RequestMeter(
+        prompt,
+        body,
+        counting,
+        memory,
+        system=system,
+        factor=factor,
+        scale=scale,
+        correction=correction,
+        known=known,
+        shape=shape,
+        offset=offset,
+    )
 
 
 def prompt_tokens(

@@ -116,7 +116,17 @@ def _refusal(row: Row, spans: Mapping[str, Span], quotes: tuple[Quote, ...], tex
         prompt = total - completion  # some name the parts of a prompt: messages, functions, tools
     if prompt is None and row.bounds == "input" and limit is not None and excess is not None:
         prompt = limit + excess
-    return Refusal(row.name, limit, row.bounds, prompt, completion, total, excess, row.at_least, quotes)
+    return Refusal(
+        row.name,
+        limit=limit,
+        bounds=row.bounds,
+        prompt=prompt,
+        completion=completion,
+        total=total,
+        excess=excess,
+        at_least=row.at_least,
+        quotes=quotes,
+    )
 
 
 def _quote(text: str, start: int, end: int, figure: bool = False) -> Quote:

@@ -98,7 +98,15 @@ class _Steps:
 
     def own(self, m: Message) -> Row:
         """The row of a message of the proxy's own."""
-        return Row(None, m.role, ADDED, self._added.get(m.raw, self._last), m.why, 0, m.tokens)
+        return Row(
+            None,
+            m.role,
+            state=ADDED,
+            step=self._added.get(m.raw, self._last),
+            why=m.why,
+            tokens=0,
+            tokens_sent=m.tokens,
+        )
 
 
 def _added(draft: Draft) -> Mapping[int, Iterable[Message]]:
@@ -115,16 +123,30 @@ def _added(draft: Draft) -> Mapping[int, Iterable[Message]]:
 
 def _gone(m: Message, step: str, why: str) -> Row:
     state = next((state for state in (SUMMARISED, RECALLED, JOINED) if why.startswith(state)), DROPPED)
-    return Row(m.index, m.role, state, step, why.removeprefix(f"{RECALLED}: "), m.tokens, 0)
+    return Row(
+        m.index, m.role, state=state, step=step, why=why.removeprefix(f"{RECALLED}: "), tokens=m.tokens, tokens_sent=0
+    )
 
 
 def _sent(then: Message, now: Message, step: str, kept: str, lines: bool) -> Row:
     if now.raw == then.raw:
-        return Row(then.index, then.role, KEPT, "", now.why or kept, then.tokens, now.tokens)
+        return Row(
+            then.index, then.role, state=KEPT, step="", why=now.why or kept, tokens=then.tokens, tokens_sent=now.tokens
+        )
     state = JOINED if now.why.startswith(JOINED) else "excerpted" if now.why.startswith(EXCERPTED) else SHORTENED
     count, left_out = omitted(_read(then), _read(now)) if lines and state != JOINED else (0, [])
     why, ranges = now.why or kept, tuple(left_out)
-    return Row(then.index, then.role, state, step, why, then.tokens, now.tokens, count if ranges else 0, ranges)
+    return Row(
+        then.index,
+        then.role,
+        state=state,
+        step=step,
+        why=why,
+        tokens=then.tokens,
+        tokens_sent=now.tokens,
+        lines=count if ranges else 0,
+        left_out=ranges,
+    )
 
 
 def _read(message: Message) -> str:

@@ -89,11 +89,11 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         token_limit(request.max_tokens),
         bool(request.stream),
         len(body) + state.surplus if bounded else None,
-        HEAD + b"\0".join(OVERHEAD(request)),
-        None if state.opaque else partial(prefix_digest, scan, body, messages, known, _hash),
-        state,
-        known,
-        text,
+        head=HEAD + b"\0".join(OVERHEAD(request)),
+        marks=None if state.opaque else partial(prefix_digest, scan, body, messages, known, _hash),
+        seen=state,
+        known=known,
+        text=text,
     )
 
 
@@ -118,7 +118,7 @@ def _state_after(messages: Sequence[_Message], before: ScanState) -> ScanState:
                 surplus += (REWRITTEN - 1) * memoryview(content).nbytes
         if m.plimsoll is not NULL:
             keyed = True
-    return ScanState(before.count + len(messages), opaque, False, surplus, False, False, keyed, False)
+    return ScanState(before.count + len(messages), opaque=opaque, surplus=surplus, keyed=keyed)
 
 
 def _hash(update: Update, m: _Message) -> None:

@@ -70,11 +70,11 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         token_limit(options.num_predict),
         request.stream is not False,  # the default is a stream
         len(body) + state.surplus if bounded else None,
-        HEAD + bytes(request.tools),
-        None if state.opaque else partial(prefix_digest, scan, body, request.messages, known, _hash),
-        state,
-        known,
-        text,
+        head=HEAD + bytes(request.tools),
+        marks=None if state.opaque else partial(prefix_digest, scan, body, request.messages, known, _hash),
+        seen=state,
+        known=known,
+        text=text,
         window=token_limit(options.num_ctx),
     )
 
@@ -93,7 +93,7 @@ def _state_after(messages: Sequence[_Message], before: ScanState) -> ScanState:
             surplus += (REWRITTEN - 1) * memoryview(call).nbytes
         if m.plimsoll is not NULL:
             keyed = True
-    return ScanState(before.count + len(messages), opaque, False, surplus, False, False, keyed, False)
+    return ScanState(before.count + len(messages), opaque=opaque, surplus=surplus, keyed=keyed)
 
 
 def _hash(update: Update, m: _Message) -> None:

@@ -100,16 +100,17 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     if request.response_format is not NULL:
         surplus += (REREAD - 1) * _size(request.response_format)
     bounded = not state.opaque and not state.heard and (none or not _is_unprovable(request))
+    marks = None if state.opaque or state.late else partial(prefix_digest, scan, body, request.messages, known, _hash)
     return Scan(
         name_of(request.model),
         older if newer is None else newer if older is None else max(newer, older),
         bool(request.stream),
         len(body) + surplus if bounded else None,
-        NO_OVERHEAD_HEAD if none else b"\0".join(overhead),
-        None if state.opaque or state.late else partial(prefix_digest, scan, body, request.messages, known, _hash),
-        state,
-        known,
-        text,
+        head=NO_OVERHEAD_HEAD if none else b"\0".join(overhead),
+        marks=marks,
+        seen=state,
+        known=known,
+        text=text,
     )
 
 
@@ -139,7 +140,16 @@ def _state_after(messages: Sequence[_Message], before: ScanState) -> ScanState:
             keyed = True
         if place and m.role in INSTRUCTIONS and not led:
             late = True
-    return ScanState(count + len(messages), opaque, heard, surplus, late, parallel, keyed, led)
+    return ScanState(
+        count + len(messages),
+        opaque=opaque,
+        heard=heard,
+        surplus=surplus,
+        late=late,
+        parallel=parallel,
+        keyed=keyed,
+        led=led,
+    )
 
 
 def _hash(update: Update, m: _Message) -> None:

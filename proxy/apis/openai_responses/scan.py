@@ -115,18 +115,19 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         raise NotUnderstood(reason(error)) from None
     if known is None and lead:
         state, items = replace(state, count=1 + state.count), [*lead, *items]
+    uncached = state.opaque or state.hidden or continues
     return Scan(
         name_of(request.model),
         token_limit(request.max_output_tokens),
         bool(request.stream),
         len(body) + state.surplus if bounded else None,
-        b"\0".join((NAME, *OVERHEAD(request))),
-        None if state.opaque or state.hidden or continues else partial(prefix_digest, scan, body, items, known, _hash),
-        state,
-        known,
-        text,
-        bool(request.background),
-        state.compacts,
+        head=b"\0".join((NAME, *OVERHEAD(request))),
+        marks=None if uncached else partial(prefix_digest, scan, body, items, known, _hash),
+        seen=state,
+        known=known,
+        text=text,
+        background=bool(request.background),
+        compacts=state.compacts,
     )
 
 

@@ -387,7 +387,9 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     if isinstance(alike, Want):
         return alike
     orders, changes = _orders_now(draft, facts, kept), _changes(draft, facts)
-    return with_quotes(made, blocks, places, facts.original, question, alike, orders, changes, held)
+    return with_quotes(
+        made, blocks, places, facts.original, question, alike=alike, first=orders, changes=changes, held=held
+    )
 
 
 def _changes(draft: Draft, facts: Facts) -> set[int]:

@@ -246,7 +246,16 @@ def run(
     if admin is not None and admin_port is not None:
         admin_config = Config(admin, admin_host or host, admin_port, error_body)
     config = Config(app, host, port, error_body, drain, http, per_address)
-    server = Server(config, admin_config, settle, sockets, admin_sockets, ready, event, on_hangup)
+    server = Server(
+        config,
+        admin_config,
+        settle=settle,
+        sockets=sockets,
+        admin_sockets=admin_sockets,
+        ready=ready,
+        event=event,
+        on_hangup=on_hangup,
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(server.serve())
 

@@ -131,15 +131,15 @@ def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
         attributes |= {name: value for name, of in GEN_AI if (value := of(o))}
     attributes |= {name: value for name, of in PLIMSOLL if (value := of(o))}
     return Span(
-        trace.trace_id,
-        trace.span_id,
-        trace.parent_id,
-        f"{method} {o.path}".rstrip(),
-        SERVER,
-        trace.started,
-        trace.ended,
-        attributes,
-        bool(error),
+        trace_id=trace.trace_id,
+        span_id=trace.span_id,
+        parent_id=trace.parent_id,
+        name=f"{method} {o.path}".rstrip(),
+        kind=SERVER,
+        started=trace.started,
+        ended=trace.ended,
+        attributes=attributes,
+        error=bool(error),
     )
 
 
@@ -161,15 +161,15 @@ def _attempt_span(o: Outcome, trace: Trace, server: Server, attempt: AttemptSpan
     if error:
         attributes["error.type"] = error
     return Span(
-        trace.trace_id,
-        attempt.span_id,
-        trace.span_id,
-        method,
-        CLIENT,
-        attempt.started,
-        attempt.ended,
-        attributes,
-        bool(error),
+        trace_id=trace.trace_id,
+        span_id=attempt.span_id,
+        parent_id=trace.span_id,
+        name=method,
+        kind=CLIENT,
+        started=attempt.started,
+        ended=attempt.ended,
+        attributes=attributes,
+        error=bool(error),
     )
 
 

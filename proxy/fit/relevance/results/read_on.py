@@ -87,15 +87,15 @@ def read_on(
     limit, end = (_name(given, known) or _name(declared, known) for known in (names.limits, names.ends))
     by_rows = tuple(filter(None, (_name(declared, known) for known in (names.pages, names.offsets, names.limits))))
     return ReadOn(
-        first,
-        numbered > 0,
-        offset,
-        limit if offset else "",
-        f"{page} {given[page]}" if page else "",
-        end if offset and not limit else "",
-        span,
-        by_rows,
-        says_who,
+        first=first,
+        numbered=numbered > 0,
+        offset=offset,
+        limit=limit if offset else "",
+        page=f"{page} {given[page]}" if page else "",
+        end=end if offset and not limit else "",
+        range=span,
+        rows=by_rows,
+        says_who=says_who,
     )
 
 
