@@ -46,7 +46,7 @@ demo: .venv/.run ## a conversation that is too long, directly (400) and through 
 
 test: .venv/.test ## all tests (ARGS=@tests/quick: those of a minute); servers, chromium and curl are found or installed (APT=no: never), Node (20 or newer) is found; tests without theirs are skipped
 	APT=$(APT) sh tests/servers_setup.sh
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .

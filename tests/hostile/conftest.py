@@ -1,14 +1,55 @@
-"""Every attack is made on one worker and on two."""
+"""Every attack is made on one worker and on two; the cases of one take turns, half on one and half on two."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.hostile.harness import Answered, Running, friendly, running, upstream
 from tests.recorder import Recorder, Request, Script
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where an attack has several cases, each runs with one number of workers, and its neighbour with the other."""
+    lists: dict[tuple[Path, str, str], list[Any]] = defaultdict(list)
+    turns: dict[tuple[Path, str], dict[int, list[pytest.Function]]] = defaultdict(lambda: defaultdict(list))
+    for item in items:
+        if not isinstance(item, pytest.Function) or HERE not in item.path.parents or "workers" not in _values(item):
+            continue
+        attack, place = (item.path, item.function.__name__), 0
+        for name, value in _values(item).items():
+            listed = lists[*attack, name]
+            if not any(value is other for other in listed):
+                listed.append(value)
+            place += 0 if name == "workers" else next(n for n, other in enumerate(listed) if value is other)
+        turns[attack][place % 2].append(item)
+    left_out = {
+        item
+        for by_turn in turns.values()
+        if len(by_turn) == 2
+        for turn, found in by_turn.items()
+        for item in found
+        if _values(item)["workers"] % 2 == turn
+    }
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=[*left_out])
+
+
+def _values(item: pytest.Function) -> dict[str, Any]:
+    """The parameters of a case; of several that stand in one list the first."""
+    found = {**item.callspec.params} if hasattr(item, "callspec") else {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].replace(",", " ").split() if isinstance(mark.args[0], str) else mark.args[0]
+        for name in names[1:]:
+            found.pop(name, None)
+    return found
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one_worker", "two_workers"])
