@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.fit.blocks import runs
@@ -33,10 +33,11 @@ def drafts(
 ) -> list[Draft]:
     """What is sent at each turn of a conversation whose turns start at these places. A turn ends where no message that
     was sent is added to later."""
-    found, whole = [], asked(dialect, told, window)
+    found, whole = [], _runs(asked(dialect, told, window))
     for end in [*starts[1:], len(told)]:
         prompt = asked(dialect, told[:end], window)
-        if _runs(prompt) == _runs(whole)[: len(_runs(prompt))]:
+        sent = _runs(prompt)
+        if sent == whole[: len(sent)]:
             found.append(plan(prompt, ladder(ladder_step("prune_history")), known or facts(window)).draft)
     return found
 
@@ -88,6 +89,7 @@ def test_cuts_are_seldom_deep_and_stay_where_they_are(
 
 
 @given(dialect=st.sampled_from(DIALECTS), turns=fewer, window=st.integers(300, 800))
+@settings(max_examples=40)  # each plans some sixty turns
 def test_what_is_joined_for_turns_stays_as_it_is_until_the_next_cut(
     dialect: Dialect, turns: list[tuple[int, int, int]], window: int
 ) -> None:
