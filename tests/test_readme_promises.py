@@ -71,7 +71,7 @@ PROMISES = (
     (
         README,
         "A tool call is never parted from its result",
-        "laws/test_steps.py::test_calls_and_results_stay_together_and_what_is_pinned_stays",
+        "laws/test_steps.py::test_the_laws_of_steps_hold",
     ),
     (
         README,
