@@ -13,8 +13,7 @@ from urllib.parse import unquote
 from starlette.routing import Router
 
 from proxy.admin.guard import Guard
-from proxy.apis import apis, by_path, error_body
-from proxy.apis.deployed import PATHS as DEPLOYED
+from proxy.apis import apis, by_path, error_body, named
 from proxy.apis.deployed import deployed
 from proxy.config.settings import Settings
 from proxy.errors import not_found, wrong_method
@@ -25,7 +24,7 @@ from proxy.model.structs import replace
 from proxy.request.learned_endpoint import Learning, is_loopback
 from proxy.request.passthrough import ALLOWED
 from proxy.services import Services
-from proxy.wire.paths import deployment_of, one_path
+from proxy.wire.paths import one_path
 
 TEXT = b"text/plain"
 INSPECT = "/inspect"
@@ -117,8 +116,8 @@ class Front:
     """Routes each request to its handler; the fitted paths are looked up first.
 
     `fitted` has the handler of each fitted path, for POST only: other methods are about stored completions. `own` has
-    the handlers of the proxy's own paths on this port, `deployed` serves paths of deployments. `through` gets all other
-    requests. Doubled and trailing slashes do not change a path.
+    the handlers of the proxy's own paths on this port, `deployed` serves paths that name the model. `through` gets all
+    other requests. Doubled and trailing slashes do not change a path.
     """
 
     fitted: Mapping[bytes, Asgi]
@@ -149,11 +148,10 @@ class Front:
         return self.fitted.get(raw) or self._deployment(raw) or self.through
 
     def _deployment(self, path: bytes) -> Asgi | None:
-        """The handler of the path of a deployment; None for any other path."""
-        found = deployment_of(path)
-        if found is None or self.deployed is None or (rest := found[1].decode("latin-1")) not in DEPLOYED:
+        """The handler of a path that names the model; None for any other path."""
+        if self.deployed is None or (found := named(path.decode("latin-1"))) is None:
             return None
-        return partial(self.deployed, by_path()[rest], found[0])
+        return partial(self.deployed, *found)
 
 
 def create_app(services: Services) -> Front:

@@ -18,8 +18,7 @@ from proxy.admin.local import MAX_ENTRIES, Served
 from proxy.admin.peers import Peers
 from proxy.admin.policy import document
 from proxy.admin.upstreams import recent
-from proxy.apis import api_of, by_path, error_body
-from proxy.apis.openai_chat import API as CHAT
+from proxy.apis import api_of, by_path, error_body, usual
 from proxy.config.shown import shown_settings, without_credentials
 from proxy.errors import ClientError, not_found, wrong_method
 from proxy.http.receiving import Receive, Scope, cycle_of, read_body
@@ -250,7 +249,7 @@ class Page:
             raise ClientError(400, f"path must be one of {', '.join(by_path())}.", code="unknown_path", param="path")
 
         def api(body: bytes) -> Api:
-            return by_path()[path] if path else api_of(body) or CHAT
+            return by_path()[path] if path else api_of(body) or usual()
 
         return await self._served.inspecting.answer(api, scope, receive)
 

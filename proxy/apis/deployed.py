@@ -1,6 +1,7 @@
-"""An API on the path of a deployment (Azure): the path names the model, and the body need not.
+"""An API on a path that names the model, as that of a deployment does (Azure): the body need not.
 
-The model that the deployment runs is planned for; the client's body keeps its own `model`, or none.
+The model that the path means, such as the one that a deployment runs, is planned for; the client's body keeps its own
+`model`, or none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from proxy.model.scan import KnownPrefix, Scan
 from proxy.model.structs import replace
 
 MODEL = "model"
-PATHS = ("/chat/completions", "/completions", "/embeddings")  # behind the path of a deployment
 
 
 def deployed(api: Api, model: str) -> Api:

@@ -23,8 +23,7 @@ from typing import Any
 import msgspec
 
 from proxy import __version__
-from proxy.apis import api_of
-from proxy.apis.openai_chat import API
+from proxy.apis import api_of, usual
 from proxy.cli import running
 from proxy.cli.arguments import (
     CommandParser,
@@ -260,7 +259,7 @@ def inspect(arguments: argparse.Namespace) -> int:
         api = api_of(body)
         if api is None and raw_fields(body):
             raise ConfigError(f"{arguments.file}: {NO_REQUEST}")
-        inspection = asyncio.run(services.inspecting.plan_of(api or API, body, headers))
+        inspection = asyncio.run(services.inspecting.plan_of(api or usual(), body, headers))
     except OSError as error:
         raise ConfigError(f"{arguments.file}: {error.strerror}") from None
     except ClientError as error:

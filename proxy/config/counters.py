@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.apis import count_bodies
 from proxy.config.rows import parse_named_rows
 from proxy.tokens.formats import FORMATS
 from proxy.wire.counters import Counter
@@ -24,6 +25,8 @@ def _counter(row: Any) -> Counter:
     found = msgspec.convert(row, Counter)
     if found.api not in FORMATS:
         raise ValueError(f"api is {found.api!r}, must be one of {', '.join(FORMATS)}")
+    if found.form and found.form not in count_bodies():
+        raise ValueError(f"form must be one of {', '.join(count_bodies())}")
     return found
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
+
+from proxy.apis import apis
 from proxy.config.settings import Settings
 
 FLOOR = 500  # tokens: the least reply that is asked for
-# What clients add to a base URL.
-PATHS = ("/chat/completions", "/completions", "/responses", "/messages", "/embeddings", "/models", "/api/chat")
+LIST = "/models"
+
+
+@cache
+def added() -> tuple[str, ...]:
+    """What clients add to a base URL, the longest first."""
+    paths = {path.removeprefix("/v1") for path in (LIST, *(api.paths[0] for api in apis()))}
+    return tuple(sorted(paths, key=lambda path: (-len(path), path)))
 
 
 def doubts(settings: Settings) -> list[str]:
@@ -14,7 +23,7 @@ def doubts(settings: Settings) -> list[str]:
     said = []
     for name in ("upstream", "summary_upstream", "embeddings_upstream"):
         url = getattr(settings, name) or ""
-        path = next((path for path in PATHS if url.lower().endswith(path)), "")
+        path = next((path for path in added() if url.lower().endswith(path)), "")
         if path:
             said.append(f"PLIMSOLL_{name.upper()} ends in {path}, which clients add: it should be {url[: -len(path)]}")
     if settings.llm_fallback_enabled and not settings.llm_allowed_fallback_models:

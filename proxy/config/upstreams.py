@@ -6,13 +6,14 @@ It reads no environment: a row has the name of the variable with its key. It ope
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from proxy.apis import USUAL, servers
 from proxy.config.rows import parse_named_rows
 from proxy.config.window_rules import MAX_TOKENS
 
@@ -20,7 +21,6 @@ FILE = "upstreams.toml"
 DEFAULT = "default"  # the name of PLIMSOLL_UPSTREAM
 TABLE = "upstream"
 LITELLM = "litellm"  # an upstream that is a library: it translates chat requests for its providers
-APIS = ("openai", "anthropic", "ollama", "gemini", LITELLM)
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KEY_HEADERS = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
@@ -42,7 +42,7 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     url: str = ""
-    api: str = "openai"
+    api: str = USUAL.name
     models: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     key: str = ""
@@ -68,8 +68,8 @@ class UpstreamRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def _problems(row: UpstreamRow) -> list[str]:
     """What is wrong with a row, field first."""
-    named = (
-        ("api", row.api, APIS),
+    named: tuple[tuple[str, str, Collection[str]], ...] = (
+        ("api", row.api, servers()),
         ("key_header", row.key_header, KEY_HEADERS),
         ("callers", row.callers, (ACCEPTED, ANY)),
     )
@@ -104,7 +104,7 @@ def _of_a_server(row: UpstreamRow) -> list[str]:
 
 
 def _of_litellm(row: UpstreamRow) -> list[str]:
-    found = [] if row.provider else [f'provider is missing: litellm\'s name of it, such as "{APIS[1]}"']
+    found = [] if row.provider else ['provider is missing: litellm\'s name of it, such as "anthropic"']
     if row.provider and not NAME.fullmatch(row.provider):
         found.append("provider must be a name of litellm's, such as anthropic, gemini or vertex_ai")
     if row.url and not _is_url(row.url):

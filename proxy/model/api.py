@@ -12,11 +12,12 @@ from typing import Protocol
 
 import msgspec
 
-from proxy.model.conversation import Prompt
+from proxy.model.conversation import Message, Prompt
 from proxy.model.lenient_json import RawFields
 from proxy.model.outcome import Usage
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
+from proxy.model.server import Header, Server
 
 
 class EventKind(Enum):
@@ -164,6 +165,20 @@ def never_joined(bodies: Sequence[bytes], counts: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SummaryCall:
+    """How a model is asked in an API for a summary.
+
+    `request_body(model, instructions, text, most)`: the body for a summary of about `most` tokens. `text_in`: the text
+    in a response, None for what is no response of the API. `headers`: those that a request needs where no client's own
+    are at hand.
+    """
+
+    request_body: Callable[[str, str, str, int], bytes]
+    text_in: Callable[[bytes], str | None]
+    headers: tuple[Header, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Api:
     """One API: its name and paths, the formats of its requests and responses, and what only some APIs have.
 
@@ -171,11 +186,16 @@ class Api:
 
     `name`: the label of its requests in metrics and logs, e.g. `chat`.
     `paths`: the request paths that are fitted, for POST; the first is the usual one.
+    `server`: the kind of server that speaks it.
     `usage_key`: bytes that every report of usage contains: their absence is a quick test.
     `compact_paths`: those of `paths` on which the provider compacts a conversation: such a request is never refused by
     us.
-    `root`: what all paths of the API's servers begin with, those that are not fitted included; empty if other APIs'
-    begin with it, too.
+    `named_paths`: further paths that are fitted and name the model, which stands in the place of `{model}`.
+    `calls`: method and path of its further calls that may carry the operator's key.
+    `operation`: the operation in OpenTelemetry's names (`gen_ai.operation.name`).
+    `summary`: how a model is asked in it for a summary; None: it is not.
+    `cache_blocks(message)`: the pieces of a message's JSON that a client can mark as the end of what a provider is to
+    cache, in an API where these are not messages. It raises one of `proxy.model.lenient_json.BROKEN`.
     `numeric`: whether its bodies may be long lists of numbers, which are decoded one list at a time.
     `hold_s`: how long a stream's first events may wait for one that proves that the request is not refused, in seconds,
     if its length is near the window.
@@ -197,8 +217,13 @@ class Api:
     request: RequestFormat
     response: ResponseFormat
     usage_key: bytes
+    server: Server
     compact_paths: tuple[str, ...] = ()
-    root: str = ""
+    named_paths: tuple[str, ...] = ()
+    calls: tuple[tuple[str, str], ...] = ()
+    operation: str = "chat"
+    summary: SummaryCall | None = None
+    cache_blocks: Callable[[Message], Sequence[bytes]] | None = None
     numeric: bool = False
     hold_s: float = 1.0  # a refusal comes in the first event, or in the one that follows the role
     without_truncation: Callable[[bytes], bytes] | None = None

@@ -8,19 +8,20 @@ of what is to be cached are no part of a prompt: their places are kept, their by
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from xxhash import xxh3_64
 
-from proxy.apis.anthropic_messages import API as MESSAGES
-from proxy.apis.anthropic_messages.caching import KEY, MARK, blocks_of, without_marks
+from proxy.apis import apis
 from proxy.fit.prompt_cache import Pieces
 from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.lenient_json import BROKEN
 from proxy.model.plan import Draft
+from proxy.wire.cache_marks import KEY, MARK, without_marks
 from proxy.wire.openai import breakpoints
 
 OPTIONS = "prompt_cache_options"  # of OpenAI: with the mode "explicit", only marks of the client are breakpoints
+BLOCKS_OF = {api.name: api.cache_blocks for api in apis()}
 GRAIN = 512  # bytes: about 128 tokens, the step of OpenAI's cache
 
 
@@ -31,10 +32,10 @@ def pieces_of(prompt: Prompt, head: bytes, draft: Draft) -> Pieces:
     if MARK in head:
         marks.append(0)
     newest, implicit = -1, b'"explicit"' not in prompt.head.get(OPTIONS, b"")
-    in_blocks = prompt.api == MESSAGES.name and (MARK in head or any(MARK in m.raw for m in draft.messages))
+    blocks_of = BLOCKS_OF[prompt.api] if MARK in head or any(MARK in m.raw for m in draft.messages) else None
     for message in draft.messages:
         before, done = tokens[-1], 0
-        blocks = _blocks(message) if in_blocks else [message.raw]
+        blocks = [message.raw] if blocks_of is None else _blocks(message, blocks_of)
         whole = max(1, sum(map(len, blocks)))
         hashed.update(message.role.encode())
         for block in blocks:
@@ -54,7 +55,7 @@ def pieces_of(prompt: Prompt, head: bytes, draft: Draft) -> Pieces:
     return Pieces(digests, tokens, marks, newest)
 
 
-def _blocks(message: Message) -> list[bytes]:
+def _blocks(message: Message, blocks_of: Callable[[Message], Sequence[bytes]]) -> list[bytes]:
     """The blocks of a message; itself where they cannot be read."""
     try:
         return [bytes(block) for block in blocks_of(message)] or [message.raw]

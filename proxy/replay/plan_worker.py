@@ -16,10 +16,8 @@ from urllib.parse import unquote
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from proxy.apis import api_of, by_path
-from proxy.apis.anthropic_messages.caching import without_marks
+from proxy.apis import api_of, at, by_path, named, usual
 from proxy.apis.deployed import MODEL, deployed
-from proxy.apis.openai_chat import API as CHAT
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.fit.prompt_cache import Pieces
@@ -31,8 +29,8 @@ from proxy.model.structs import replace
 from proxy.replay.pieces import pieces_of
 from proxy.replay.recorded import Headers, Recorded
 from proxy.services import Services, build
+from proxy.wire.cache_marks import without_marks
 from proxy.wire.controls import PREFIX
-from proxy.wire.paths import deployment_of
 from proxy.wire.report import figures
 from proxy.wire.rows import as_json, rows
 
@@ -185,13 +183,11 @@ class Planning:
     def _api(self, recorded: Recorded, model: str) -> Api:
         """The API of a request by its path, else by its body; for `model` where the body names none."""
         path = recorded.path.rstrip("/")
-        deployment = deployment_of(path.encode("utf-8", "replace"))
-        if deployment is not None:
-            path = deployment[1].decode("latin-1")
-            model = model or self.services.windows.deployed(unquote(deployment[0]))
+        if (match := named(path)) is not None:
+            model = model or self.services.windows.deployed(unquote(match[1]))
         known = by_path()
-        api = known.get(path) or next((known[one] for one in known if path and one.endswith(path)), None)
-        found = api or api_of(recorded.body) or CHAT
+        api = at(path) or next((known[one] for one in known if path and one.endswith(path)), None)
+        found = api or api_of(recorded.body) or usual()
         return deployed(found, model) if model else found
 
     def cut(self, planned: Planned, plan: Plan) -> Cut:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from proxy.apis.anthropic_messages import API as MESSAGES
+from proxy.apis import apis
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
@@ -27,7 +27,7 @@ MAX_GROUPS = 200  # models, or apps, that are told apart
 OTHERS, UNNAMED = "(others)", "(unnamed)"
 NOTABLE = 1_024  # tokens of a prompt from which providers cache
 CLOSE_SHARE = 0.01  # an error of no more than this is close
-CACHES_BY_API = {MESSAGES.name: CACHES["anthropic"]}  # others cache as OpenAI does
+CACHES_BY_API = {api.name: CACHES[api.server.prompt_cache] for api in apis() if api.server.prompt_cache}
 PricesOf = Callable[[str], Prices | None]
 
 

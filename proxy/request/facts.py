@@ -25,6 +25,7 @@ from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
+from proxy.tokens.formats import FORMATS
 from proxy.tokens.meter import is_noise, meter_for, sample_of
 from proxy.tokens.truncation import SilentTruncation
 from proxy.upstreams.internal_client import tenant_of
@@ -214,7 +215,7 @@ class Knowledge:
 
     def sample(self, model: str, api: str, counted: tuple[int, CountUnit | None], usage: Usage) -> Sample | None:
         """What the upstream's count of a prompt that we counted teaches about ours; None if nothing, as mostly."""
-        family, unit = self.families.find(model).of(api), counted[1]
+        family, unit = self.families.find(model).of(FORMATS[api].figures), counted[1]
         if unit is None or (is_noise(family, unit, counted[0], usage) and not self.cache.has_corrections(model)):
             return None
         pair = sample_of(model, family, unit, counted[0], usage)

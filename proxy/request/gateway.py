@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from proxy.apis import error_body
+from proxy.apis.paths import shown
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.cancellation import interrupt_on_disconnect
@@ -45,7 +46,6 @@ from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
 from proxy.wire.controls import NOTHING_ASKED, controls
 from proxy.wire.headers import QUERY, Header, value_of
-from proxy.wire.paths import shown
 from proxy.wire.tap import Tap
 
 EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))

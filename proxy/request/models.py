@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 import msgspec
 
-from proxy.apis import error_body
+from proxy.apis import USUAL, clients_server, error_body, servers
+from proxy.apis.paths import shown
 from proxy.config.model_names import MAX_LENGTH
-from proxy.config.models_list import Entry, distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
+from proxy.config.models_list import distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
 from proxy.config.upstreams import DEFAULT
 from proxy.errors import ClientError
 from proxy.http.client.answer import UpstreamError
@@ -23,6 +24,7 @@ from proxy.http.receiving import Scope, target_of
 from proxy.http.relay import Send
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Ladder
+from proxy.model.server import Entry, ModelList, Server
 from proxy.observe import log
 from proxy.request.backend import Backend
 from proxy.request.facts import LOADED
@@ -32,20 +34,12 @@ from proxy.upstreams.models_listing import INLINE_BYTES, MAX_LIST_BYTES
 from proxy.upstreams.upstream import Sender
 from proxy.wire.controls import UPSTREAM
 from proxy.wire.headers import Header, to_client, value_of
-from proxy.wire.paths import one_path, shown
+from proxy.wire.paths import one_path
 
 PATHS = frozenset((b"/v1/models", b"/models"))
 PAGES = (b"after_id=", b"before_id=", b"after=", b"before=")  # of a list whose beginning the client has
 FETCH_S = 10.0
 KEEP_S = 60.0  # how long the list of an upstream of rules is kept: it is the same for every client
-VERSION = b"anthropic-version"  # by this header Anthropic's clients are known
-# A request of each API: a model belongs to the upstream that such a request with its name goes to.
-PATH_OF = {False: "/v1/chat/completions", True: "/v1/messages"}
-# How the list of an upstream of rules is requested, by its API. Of another API it has only the models that it names.
-REQUESTS: Mapping[str, tuple[bytes, Sequence[Header]]] = {
-    "openai": (b"/v1/models", ()),
-    "anthropic": (b"/v1/models?limit=1000", ((VERSION, b"2023-06-01"),)),
-}
 REFUSED = (401, 403)
 GLOB = frozenset("*?[")
 LENGTH = frozenset((b"content-length",))
@@ -61,6 +55,20 @@ class Response:
 
 
 NOTHING = Response(0, b"")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """For what a client is written: the shape of a list of models, and the path of its requests: a model belongs to the
+    upstream that a request at this path with its name goes to."""
+
+    shape: ModelList
+    path: str
+
+
+def _client(server: Server) -> Client:
+    assert server.models is not None  # as of all that have a mark, and of the usual one
+    return Client(server.models, server.asked_at)
 
 
 @dataclass(slots=True)
@@ -89,15 +97,15 @@ class ModelsList:
         model = unquote(name.decode("latin-1"))
         if self.routes is None or parent not in (b"", b"/v1") or not 0 < len(model) <= MAX_LENGTH:
             return None
-        return None if self.routes.routing.upstream(PATH_OF[False], model) == DEFAULT else model
+        return None if self.routes.routing.upstream(USUAL.asked_at, model) == DEFAULT else model
 
     async def __call__(self, scope: Scope, send: Send) -> Outcome:
         """Answers one request, and returns its outcome."""
         began, target, headers = time.perf_counter(), target_of(scope), scope["headers"]
-        anthropic = value_of(headers, VERSION) is not None
+        client = _client(clients_server(headers))
         model, failure = self._elsewhere(target.partition(b"?")[0]), None
         try:
-            found = await (self._all(target, headers, anthropic) if model is None else self._one(model, anthropic))
+            found = await (self._all(target, headers, client) if model is None else self._one(model, client))
         except (UpstreamError, ClientError) as error:
             failure = error.for_client() if isinstance(error, UpstreamError) else error
             found = Response(failure.status, error_body(scope["path"], failure))
@@ -108,9 +116,9 @@ class ModelsList:
         seconds = time.perf_counter() - began
         return Outcome(PASSTHROUGH, result, found.status, upstream_seconds=seconds, path=shown(target), attempts=1)
 
-    async def _all(self, target: bytes, headers: Sequence[Header], anthropic: bool) -> Response:
+    async def _all(self, target: bytes, headers: Sequence[Header], client: Client) -> Response:
         """The list of all models. Raises UpstreamError if nobody has one and the default upstream fails."""
-        others = asyncio.gather(*(self._list(backend, anthropic) for backend in self._others(anthropic)))
+        others = asyncio.gather(*(self._list(backend, client) for backend in self._others(client)))
         failure: UpstreamError | None = None
         own = NOTHING
         try:
@@ -124,39 +132,39 @@ class ModelsList:
                 raise failure
             return own
         if len(own.body) > INLINE_BYTES:
-            return Response(200, await asyncio.to_thread(self._merged, found, listed, anthropic))
-        return Response(200, self._merged(found, listed, anthropic))
+            return Response(200, await asyncio.to_thread(self._merged, found, listed, client))
+        return Response(200, self._merged(found, listed, client))
 
-    def _merged(self, found: Entry | None, listed: Iterable[Entry], anthropic: bool) -> bytes:
-        own = [self._shown(self.default, entry, anthropic) for entry in self._served(self.default, found, anthropic)]
-        return one_list(found, distinct([*own, *listed]), anthropic)
+    def _merged(self, found: Entry | None, listed: Iterable[Entry], client: Client) -> bytes:
+        own = [self._shown(self.default, entry, client) for entry in self._served(self.default, found, client)]
+        return one_list(found, distinct([*own, *listed]), client.shape)
 
-    async def _one(self, model: str, anthropic: bool) -> Response:
+    async def _one(self, model: str, client: Client) -> Response:
         """The entry of a model of another upstream. Raises ClientError if none lists it."""
-        for backend in self._others(anthropic):
-            for entry in await self._list(backend, anthropic):
+        for backend in self._others(client):
+            for entry in await self._list(backend, client):
                 if entry["id"] == model:
                     return Response(200, msgspec.json.encode(entry))
         raise ClientError(404, "No upstream lists this model.", code="model_not_found")
 
-    def _others(self, anthropic: bool) -> list[Backend]:
+    def _others(self, client: Client) -> list[Backend]:
         """The upstreams of rules that have the API of a client."""
         backends = () if self.routes is None else self.routes.backends.values()
-        return [b for b in backends if b.route is not None and b.route.speaks(PATH_OF[anthropic])]
+        return [b for b in backends if b.route is not None and b.route.speaks(client.path)]
 
-    async def _list(self, backend: Backend, anthropic: bool) -> list[Entry]:
+    async def _list(self, backend: Backend, client: Client) -> list[Entry]:
         """The models of an upstream of rules: those of its own list that it serves, those that its row names, and those
         that requests may be moved to."""
         row = backend.row
         assert row is not None
-        found = read_list(await self._fetched(backend)) if row.api in REQUESTS else None
+        found = read_list(await self._fetched(backend)) if servers()[row.api].models is not None else None
         assert backend.route is not None
         exact = [name for name in row.models if not GLOB & set(name) and backend.route.serves(name)]
-        exact += [name for name in row.serves if not GLOB & set(name) and self._reaches(backend, name, anthropic)]
-        exact += [name for name in self.ladder.models if self._reaches(backend, name, anthropic)]
-        named = [entry_for(name, row.name, anthropic) for name in exact]
-        listed = [shaped(entry, row.name, anthropic) for entry in self._served(backend, found, anthropic)]
-        return [self._shown(backend, entry, anthropic) for entry in distinct([*listed, *named])]
+        exact += [name for name in row.serves if not GLOB & set(name) and self._reaches(backend, name, client)]
+        exact += [name for name in self.ladder.models if self._reaches(backend, name, client)]
+        named = [entry_for(name, row.name, client.shape) for name in exact]
+        listed = [shaped(entry, row.name, client.shape) for entry in self._served(backend, found, client)]
+        return [self._shown(backend, entry, client) for entry in distinct([*listed, *named])]
 
     async def _fetched(self, backend: Backend) -> bytes:
         """The list of an upstream of rules; empty if it cannot be had. Requests at the same time share one."""
@@ -166,35 +174,36 @@ class ModelsList:
             self._lists[backend.name] = time.monotonic() + KEEP_S, task
         return await asyncio.shield(task)
 
-    def _served(self, backend: Backend, found: Entry | None, anthropic: bool) -> list[Entry]:
+    def _served(self, backend: Backend, found: Entry | None, client: Client) -> list[Entry]:
         """The entries of an upstream's list whose requests go to it."""
         if self.routes is None:
             return entries_of(found)
-        return [entry for entry in entries_of(found) if self._reaches(backend, entry["id"], anthropic)]
+        return [entry for entry in entries_of(found) if self._reaches(backend, entry["id"], client)]
 
-    def _reaches(self, backend: Backend, model: str, anthropic: bool) -> bool:
+    def _reaches(self, backend: Backend, model: str, client: Client) -> bool:
         """Whether requests for a model go to an upstream, which serves it."""
-        if self.routes is None or self.routes.routing.upstream(PATH_OF[anthropic], model) != backend.name:
+        if self.routes is None or self.routes.routing.upstream(client.path, model) != backend.name:
             return False
         return backend.route is None or backend.route.serves(model)
 
-    def _shown(self, backend: Backend, entry: Entry, anthropic: bool) -> Entry:
+    def _shown(self, backend: Backend, entry: Entry, client: Client) -> Entry:
         """An entry, with the window that is enforced if that is asked for and known."""
         if not self.windows or len(entry["id"]) > MAX_LENGTH:
             return entry
         window = backend.knowledge.window_now(entry["id"], self.ladder, None)
         if window.guessed or window.source == LOADED:  # another client's request may have had it loaded
             return entry
-        return with_window(entry, window.tokens, window.max_output, anthropic)
+        return with_window(entry, window.tokens, window.max_output, client.shape)
 
 
 async def _body(backend: Backend) -> bytes:
     """The body of an upstream's list; empty on any failure."""
     row = backend.row
     assert row is not None
-    target, headers = REQUESTS[row.api]
+    listing = servers()[row.api].models
+    assert listing is not None
     try:
-        answer = await _ask(backend.upstream, target, headers)
+        answer = await _ask(backend.upstream, listing.target, listing.headers)
     except UpstreamError:
         return b""
     except Exception as error:  # a bug of ours must not be kept as an answer; its text may contain a key

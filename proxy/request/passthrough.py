@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from proxy.apis import error_body, stream_format
+from proxy.apis.paths import shown
 from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.dialer import set_socket_options
@@ -21,7 +22,6 @@ from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
 from proxy.request.tracing import RequestTrace
 from proxy.upstreams.upstream import Sender
 from proxy.wire.headers import REQUEST_ID, Header, answered_id, request_id, to_client, value_of
-from proxy.wire.paths import shown
 
 SWITCHED = 101
 CLIENT_LEFT = 499  # logged for a client that disconnected before the answer (nginx)

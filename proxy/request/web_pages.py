@@ -17,13 +17,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from proxy.apis.paths import takes_key
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.http.receiving import Scope, target_of
 from proxy.request.learned_endpoint import is_loopback
 from proxy.wire.headers import CREDENTIALS, Header, value_of
 from proxy.wire.origins import MARKS, is_cross_site, is_installed, is_local, name_of, opens, web_host
-from proxy.wire.paths import brings_key, takes_key
+from proxy.wire.paths import brings_key
 
 MAX_HOSTS = 64  # values of Host that were found to be ours and are not parsed again
 WANTED_METHOD, WANTED_HEADERS = b"access-control-request-method", b"access-control-request-headers"  # of a preflight

@@ -13,6 +13,7 @@ from proxy.model.conversation import CHAT
 from proxy.model.names import name_of
 from proxy.tokens.encodings import encoding, own
 from proxy.tokens.families import BUILT_IN, Families, Family, counted_with
+from proxy.tokens.formats import FORMATS
 from proxy.tokens.inline_images import with_inline_images
 from proxy.tokens.messages import CountingRules
 
@@ -52,7 +53,8 @@ def counting_key_for(
 
 @lru_cache(maxsize=1024)
 def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer: str | None, api: str) -> CountingKey:
-    family = families.find(model).of(api)
+    body = FORMATS[api]
+    family = families.find(model).of(body.figures)
     if tokenizer is not None:
         family = counted_with(family, own(tokenizer))
     recipe, unit = family.recipe, 1 / family.factor
@@ -64,7 +66,7 @@ def _cached(families: Families, model: str, schema: int, opaque: bool, tokenizer
         count = partial(with_inline_images, count, family.images, unit)
     rules = CountingRules(count, recipe, family.images, assistant_text, unit, family.second, model)
     encoded = encoding(family.encoding).name if family.own else family.encoding
-    name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if api == CHAT else f"|{api}|{model}")
+    name = f"{encoded}|{recipe.name}|{assistant_text}" + ("" if body.by_encoding else f"|{api}|{model}")
     if family.inline:
         name += "|inline"
     if family.density:

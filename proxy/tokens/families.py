@@ -42,9 +42,9 @@ class Family:
     are exact. `margin` is for its counts, `calibrated` for counts with a learned ratio. `second`
     is tokens of one second of audio. `inline`: a data URI of an image inside a text is an image. `own` is true if the
     encoding is a file of the user's: texts are counted with the model's own encoding, and only the overhead is
-    estimated. `apis`: by its name, an API whose bodies have other figures. `hosts`: what an upstream's host must match,
-    if that matters. `density`: by how many of the model's tokens less a text costs for each byte that its tokens of
-    the encoding are longer than usual (`counting_key.USUAL_BYTES`).
+    estimated. `others`: other figures for some bodies (`proxy.tokens.formats.BodyFormat.figures`), by name. `hosts`:
+    what an upstream's host must match, if that matters. `density`: by how many of the model's tokens less a text costs
+    for each byte that its tokens of the encoding are longer than usual (`counting_key.USUAL_BYTES`).
     """
 
     name: str
@@ -58,7 +58,7 @@ class Family:
     second: int = 32
     inline: bool = False
     own: bool = False
-    apis: Mapping[str, Family] = field(default_factory=dict)
+    others: Mapping[str, Family] = field(default_factory=dict)
     hosts: re.Pattern[str] | None = None
     density: float = 0.0
 
@@ -72,9 +72,13 @@ class Family:
         """The ratio and the margin that hold before anything is learned; None where counts are exact."""
         return None if self.ratio is None else Correction(self.ratio, self.margin.share)
 
-    def of(self, api: str) -> Family:
-        """The family with the figures for the bodies of an API."""
-        return self.apis.get(api, self)
+    def of(self, figures: str) -> Family:
+        """The family with these figures, where it has them."""
+        return self.others.get(figures, self)
+
+
+PLAIN_TOOLS = "plain tools"  # where a row's `tools` do not hold
+MESSAGES_TABLE = "messages"  # those of a row's table of this name
 
 
 class Families:
@@ -217,7 +221,7 @@ def parse_family(row: Any) -> Family:
     if found.tools is None:
         return family
     recipe = replace(family.recipe, name=f"{found.recipe}-tools-{found.tools}", tools=found.tools)
-    return replace(family, recipe=recipe, apis={"responses": family})
+    return replace(family, recipe=recipe, others={PLAIN_TOOLS: family})
 
 
 def _approximate(found: Approximate) -> Family:
@@ -239,7 +243,7 @@ def _approximate(found: Approximate) -> Family:
         return family
     recipe, schema = family.recipe, found.messages.schema
     recipe = replace(recipe, name=f"{recipe.name}-{schema:g}", schema=schema, schema_as_messages=True)
-    return replace(family, recipe=recipe, apis={"messages": _of_messages(family, found.messages)})
+    return replace(family, recipe=recipe, others={MESSAGES_TABLE: _of_messages(family, found.messages)})
 
 
 def _of_messages(family: Family, row: MessagesRow) -> Family:

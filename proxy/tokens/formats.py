@@ -9,6 +9,7 @@ from proxy.model.conversation import CHAT as CHAT_API
 from proxy.model.conversation import Message
 from proxy.tokens import (
     anthropic_messages,
+    families,
     messages,
     ollama,
     ollama_generate,
@@ -42,7 +43,9 @@ class BodyFormat:
     `is_certain`: whether the head contains all that it costs and how it is counted is known; `shows_all` (None: the
     same): the first alone. `keys`: the fields that these figures depend on; of them
     `tools` and `schemas` may be long. `parts`: bytes of every message with a part of uncertain cost. `has_schema`:
-    whether messages cost more because a response schema is set.
+    whether messages cost more because a response schema is set. `figures`: which other figures of a family's row hold,
+    if it has them. `by_encoding`: counts are the same for all models of a recipe and an encoding, however they are
+    named.
     """
 
     keys: tuple[str, ...]
@@ -58,6 +61,8 @@ class BodyFormat:
     shows_all: Callable[[Head], bool] | None = None
     parts: bytes = b""
     instructions: tuple[str, ...] = ()
+    figures: str = ""
+    by_encoding: bool = False
 
 
 CHAT = BodyFormat(
@@ -73,6 +78,7 @@ CHAT = BodyFormat(
     has_schema=request_overhead.has_schema,
     parts=b"[",
     instructions=("system", "developer"),
+    by_encoding=True,
 )
 MESSAGES = BodyFormat(
     keys=anthropic_messages.KEYS,
@@ -86,6 +92,7 @@ MESSAGES = BodyFormat(
     fixed_as_text=anthropic_messages.fixed_as_text,
     is_certain=anthropic_messages.is_certain,
     parts=b"[",
+    figures=families.MESSAGES_TABLE,
 )
 RESPONSES = BodyFormat(
     keys=openai_responses.KEYS,
@@ -97,6 +104,7 @@ RESPONSES = BodyFormat(
     fixed_costs=openai_responses.fixed_costs,
     fixed_as_text=openai_responses.fixed_as_text,
     is_certain=openai_responses.is_certain,
+    figures=families.PLAIN_TOOLS,
 )
 INPUTS = BodyFormat(
     keys=openai_inputs.KEYS,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from proxy.apis.paths import takes_key
 from proxy.config.upstreams import UpstreamRow
 from proxy.errors import ConfigError
 from proxy.wire.headers import Header, to_upstream
-from proxy.wire.paths import takes_key
 
 # What a request says of its own form, and ids. OpenAI's clients describe themselves in x-stainless-*.
 FORWARDED = frozenset(

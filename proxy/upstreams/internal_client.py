@@ -16,6 +16,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from proxy.apis import USUAL, apis
 from proxy.upstreams.extra_calls import CallCost, CallDenied, ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue, QueueFull
 from proxy.upstreams.models_listing import Headers
@@ -30,10 +31,9 @@ INLINE_BYTES = 65_536  # a longer response is parsed in a thread
 # Headers by which an upstream or a gateway may distinguish its tenants. A client can invent values for some of them, so
 # they separate what is learned (`tenant_of`), but they never decide who is billed (`caller_of`).
 TENANT_HEADERS = CREDENTIALS | {b"cookie", b"openai-organization", b"openai-project"}
-# The headers in which an API reads the key of its caller: OpenAI and Azure, Anthropic. What else a client sends as a
-# key, an upstream with a key of its own (or a gateway) may ignore.
-OPENAI_KEYS = frozenset((b"authorization", b"api-key"))
-READ_KEYS = {"messages": frozenset((b"authorization", b"x-api-key"))}
+# The headers in which an API reads the key of its caller. What else a client sends as a key, an upstream with a key of
+# its own (or a gateway) may ignore.
+READ_KEYS = {api.name: api.server.keys for api in apis()}
 BYTES_PER_TOKEN = 4  # estimates the cost of a request whose response reports no usage
 
 
@@ -181,7 +181,7 @@ def voter_of(headers: Headers, address: str, accepted: bool, api: str = "") -> b
     `accepted` keys, else the client's address. A client that sends several keys, one that the API does not read, or one
     that can be written in several ways, may invent what its upstream ignores: it counts by its address."""
     keys = [(name, value) for name, value in headers if name in CREDENTIALS or name == QUERY]
-    if accepted and len(keys) == 1 and keys[0][0] in READ_KEYS.get(api, OPENAI_KEYS):
+    if accepted and len(keys) == 1 and keys[0][0] in READ_KEYS.get(api, USUAL.keys):
         words = keys[0][1].split()
         if len(words) == 1 or (len(words) == 2 and words[0].lower() == b"bearer"):
             return b"key:" + words[-1]

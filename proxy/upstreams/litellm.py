@@ -28,6 +28,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from proxy.apis import servers
 from proxy.apis.openai_chat import translation
 from proxy.config.upstreams import UpstreamRow
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED, ConfigError
@@ -35,7 +36,6 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, Sink, TransportError
-from proxy.upstreams.routing import CHAT_PATHS
 from proxy.upstreams.upstream import FORBIDDEN, UNAUTHORIZED, httpx_timeout, refused_key
 from proxy.wire.headers import Header, value_of
 
@@ -141,7 +141,7 @@ class LiteLLM:
         """Sends a chat request, and waits for its answer or for the first piece of its stream. Raises UpstreamError if
         the provider cannot be reached, is late, or refuses the operator's key."""
         path = target.partition(b"?")[0].decode("latin-1")
-        if method != "POST" or path not in CHAT_PATHS or not isinstance(body, bytes):
+        if method != "POST" or path not in servers()[self._row.api].paths or not isinstance(body, bytes):
             return _refusal(404, "This upstream has chat completions only.")
         if value_of(headers, b"content-encoding") not in (None, b"identity"):
             return _refusal(415, "This upstream takes no compressed body.")

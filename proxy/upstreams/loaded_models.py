@@ -1,4 +1,4 @@
-"""The models that an Ollama server has loaded (`GET /api/ps`), each with the window that it was loaded with.
+"""The models that a server has loaded, each with the window that it was loaded with, if its kind of server tells.
 
 The server tells it in a millisecond, so it is asked often; no client waits long for it.
 """
@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from proxy.apis import servers
 from proxy.http.client.answer import UpstreamError
 from proxy.model.bounded import Bounded
+from proxy.model.server import LoadedList
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Sender
 
@@ -22,19 +24,11 @@ RETRY_S = 60.0  # pause where the server has no such path
 NO_PATH = frozenset({404, 405, 501})
 MAX_BYTES = 1 << 20
 MAX_MODELS = 1_000
-PATH = b"/api/ps"
-LATEST = ":latest"  # the tag of a name without one
 NOT_FORWARDED = (b"content-", b"accept-enc", b"transfer-", b"if-")  # what describes the client's own request
 
 
-class _Model(msgspec.Struct):
-    name: str = ""
-    model: str = ""
-    context_length: int = 0
-
-
-class _Response(msgspec.Struct):
-    models: list[_Model] | None = None
+# The one kind of server that tells. Others are not asked: the request's API decides that.
+(_FORM,) = (server.loaded for server in servers().values() if server.loaded is not None)
 
 
 @dataclass(slots=True)
@@ -42,6 +36,7 @@ class LoadedModels:
     """What one upstream has loaded, as it said last."""
 
     upstream: Sender
+    _form: LoadedList = field(default_factory=lambda: _FORM)
     _windows: dict[str, int] = field(default_factory=dict)
     _requested: Bounded[str, bool] = field(default_factory=lambda: Bounded(MAX_MODELS))
     _due_at: float = 0.0
@@ -52,14 +47,14 @@ class LoadedModels:
         windows = self._windows
         if not windows:  # as of nearly all upstreams
             return None
-        name = tagged(model)
+        name = self._form.full_name(model)
         return None if self._requested.get(name) else windows.get(name)
 
     def request(self, model: str) -> bool:
         """Notes that a request makes the server load a model with a window of its own. Returns whether that changes
         what is known of the model."""
         known = self.window(model) is not None
-        self._requested.put(tagged(model), True)
+        self._requested.put(self._form.full_name(model), True)
         return known
 
     async def load(self, headers: Headers) -> bool:
@@ -72,7 +67,7 @@ class LoadedModels:
         try:
             async with asyncio.timeout(WAIT_S):
                 status, body = await self._get(headers)
-            found = windows_in(body) if status == 200 else self._windows
+            found = self._form.windows_in(body) if status == 200 else self._windows
         except (UpstreamError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
         if status in NO_PATH:
@@ -86,20 +81,8 @@ class LoadedModels:
     async def _get(self, headers: Headers) -> tuple[int, bytes]:
         """Status and body of the answer; the body is empty unless the status is 200."""
         forwarded = [header for header in headers if not header[0].startswith(NOT_FORWARDED)]
-        answer = await self.upstream.send("GET", PATH, forwarded, None)
+        answer = await self.upstream.send("GET", self._form.path, forwarded, None)
         try:
             return answer.status, await answer.read(MAX_BYTES) if answer.status == 200 else b""
         finally:
             await answer.close()
-
-
-def windows_in(body: bytes) -> dict[str, int]:
-    """The windows in an answer to `GET /api/ps`, by the models' names with their tags. Raises `MsgspecError`."""
-    models = msgspec.json.decode(body, type=_Response).models or []
-    return {tagged(m.model or m.name): m.context_length for m in models[:MAX_MODELS] if m.context_length > 0}
-
-
-def tagged(model: str) -> str:
-    """A model's name in lower case with its tag: `llama3.2` is `llama3.2:latest`."""
-    name = model.lower()
-    return name if ":" in name.rpartition("/")[2] else name + LATEST

@@ -7,28 +7,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from proxy.apis import has_path, servers
 from proxy.config.model_names import MAX_LENGTH
-from proxy.config.upstreams import DEFAULT, LITELLM, UpstreamRow
+from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.model.bounded import Bounded
 
-CHAT_PATHS = frozenset(("/v1/chat/completions", "/chat/completions"))
-# The API of a path, by its beginning; of any other path it is OpenAI's.
-API_OF_PATH = (
-    ("/v1/messages", "anthropic"),
-    ("/messages", "anthropic"),
-    ("/api/", "ollama"),
-    ("/v1beta/", "gemini"),
-)
-OPENAI = "openai"
 # A path that every upstream reads in the same way. A glob matches no other path: `/v1/messages/../files` is none of
 # `/v1/messages*`.
 PLAIN_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.~:@!$&'()*+,=-]+)+", re.ASCII)
 MAX_ROUTES = 4_096  # routes that are remembered: clients choose the names
-
-
-def api_of(path: str) -> str:
-    """The API of a path, as rows name it."""
-    return next((api for prefix, api in API_OF_PATH if path.startswith(prefix)), OPENAI)
 
 
 def globs(patterns: Iterable[str]) -> re.Pattern[str] | None:
@@ -48,9 +35,7 @@ class Route:
 
     def speaks(self, path: str) -> bool:
         """Whether the upstream has the API of a path."""
-        if self.row.api == LITELLM:
-            return path in CHAT_PATHS
-        return self.row.api == api_of(path)
+        return has_path(servers()[self.row.api], path)
 
     def names(self, path: str) -> bool:
         """Whether a path is one of those that the row names."""

@@ -12,6 +12,8 @@ from typing import Protocol
 
 import httpx
 
+from proxy.apis import servers
+from proxy.apis.paths import takes_key
 from proxy.errors import ConfigError
 from proxy.http.callbacks import Event, ignore
 from proxy.http.client.answer import KEY_REFUSED, Answer, Reply, UpstreamError
@@ -20,12 +22,16 @@ from proxy.http.client.pool import MAX_CONNECTIONS, Pool, Timeouts, WireRequest
 from proxy.http.client.response import TransportError
 from proxy.upstreams.access import Access, response_headers
 from proxy.wire.headers import CREDENTIALS, SWITCH, Header, to_upstream, value_of
-from proxy.wire.paths import brings_key, takes_key
+from proxy.wire.paths import brings_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
+<<<<<<< HEAD
 USUAL = CLIENT_PREFIX + b"/"
 SERVER_ROOT = b"/api/"  # Ollama's own API stands beside its /v1, not under it
+=======
+BESIDE = tuple(root.encode() for server in servers().values() if server.beside for root in server.roots)
+>>>>>>> 3b3fb1d (What other modules must know of an API are fields of its Api and of the Server that speaks it; no condition elsewhere names one (a test reads the syntax trees); a path that names the model has a matcher)
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
@@ -73,8 +79,8 @@ class Upstream:
 
     A client's path loses its `/v1` and is appended to the base's: with `https://api.openai.com/v1` the target
     `/v1/models?x` is sent as it is, with `http://host:8000` it becomes `/models?x`, and a path that does not
-    begin with `/v1/` is appended whole; one under `/api/` stands beside a base's `/v1`. Raises ConfigError where the
-    URL is none that can be sent to.
+    begin with `/v1/` is appended whole; one that such servers have beside their `/v1` (`proxy.model.server`) stands
+    beside the base's. Raises ConfigError where the URL is none that can be sent to.
 
     Connections leave as `egress` says, unless a `link` is given that has its own way. With `access` it is another
     upstream than the clients' own: no credential of a client goes to it (`proxy.upstreams.access`).
@@ -146,9 +152,13 @@ class Upstream:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
         if self.access is not None:
             target = self.access.target(target)
+<<<<<<< HEAD
         if target.startswith(USUAL):
             return self.base_path + target[len(CLIENT_PREFIX) :]
         if target.startswith(SERVER_ROOT):
+=======
+        if target.startswith(BESIDE):
+>>>>>>> 3b3fb1d (What other modules must know of an API are fields of its Api and of the Server that speaks it; no condition elsewhere names one (a test reads the syntax trees); a path that names the model has a matcher)
             return self.base_path.removesuffix(CLIENT_PREFIX) + target
         rest = target[len(CLIENT_PREFIX) :]
         if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"?", b""):

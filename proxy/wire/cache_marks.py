@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from proxy.model.conversation import Message
 
+# The mark of Anthropic's API, which some APIs of others take, too.
+KEY = "cache_control"
+MARK = b'"cache_control"'
+FIELD = rb'"cache_control"\s*:\s*(?:\{[^{}]*\}|null)'
+WRITTEN = re.compile(rb",\s*%b|%b\s*,?\s*" % (FIELD, FIELD))  # with one of the commas around it
+
 Marked = Callable[[Message, msgspec.Raw], Message | None]
+
+
+def without_marks(raw: bytes) -> bytes:
+    """The JSON of blocks without their marks, which no prompt has: for comparing prompts."""
+    return WRITTEN.sub(b"", raw) if MARK in raw else raw
 
 
 def moved(

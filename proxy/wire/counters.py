@@ -12,7 +12,6 @@ import msgspec
 from proxy.model.lenient_json import Json, object_of, raw_fields, raw_value
 from proxy.wire.headers import Header, value_of
 
-FORMS = ("", "gemini")  # of bodies that are not made of the client's fields: apis/<name>/count.py
 BEARER = b"Bearer "
 MODEL = "{model}"  # the place of the model's name in a path
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
@@ -20,6 +19,10 @@ PATH = re.compile(r"/[^\s?#{}]*")
 HEADER = re.compile(r"[a-z0-9-]{1,80}")  # as the server reads names of headers: in lower case
 MAX_CALLS = 2  # of one count: a template is applied, then its text is counted
 MAX_TOKENS = 10**9
+
+
+class NotCountable(Exception):
+    """A request with something that has no place in a count. Its text is the reason, without content."""
 
 
 class CounterCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +80,8 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     They are those with one of these `hosts`, by glob, or whose list of models names one of these `owners` of the model.
     `headers` are names of clients' headers that the count depends on. It is asked if it is `enabled`.
-    `form`: the API whose form the first body has. `key_header`: the header in which it takes the client's bearer token.
+    `form`: the package of `proxy.apis` that writes the first body (`COUNT_BODY`); empty: it is made of `fields`.
+    `key_header`: the header in which it takes the client's bearer token.
     """
 
     name: str
@@ -99,8 +103,6 @@ class Counter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("hosts must be names or addresses, without scheme, port and path")
         if not all(map(HEADER.fullmatch, (*self.headers, *filter(None, [self.key_header])))):
             raise ValueError("headers and key_header must be names of headers in lower case")
-        if self.form not in FORMS:
-            raise ValueError(f"form must be one of {', '.join(filter(None, FORMS))}")
         if not 0 < len(self.calls) <= MAX_CALLS:
             raise ValueError(f"calls must be 1 to {MAX_CALLS}")
         if [bool(call.into) for call in self.calls] != [False, True][: len(self.calls)]:

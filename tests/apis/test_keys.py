@@ -30,9 +30,7 @@ MORE = frozenset(
 
 # Strings that are the same as a key and are none, with the reason; nothing may be added without one.
 ALLOWED = {
-    ("wire", "audio"): "a segment of URL paths",
-    ("wire", "images"): "a segment of URL paths",
-    ("wire", "messages"): "a segment of paths, a key of /inspect, and what error bodies repeat the request under",
+    ("wire", "messages"): "a key of /inspect, and what error bodies repeat the request under",
     ("wire", "refusal"): "a table in rules/refusals.toml",
     ("wire", "reasoning"): "what a row of rules/refusals.toml bounds",
     ("wire", "tools"): "a part of the request in /inspect",
@@ -40,7 +38,6 @@ ALLOWED = {
     ("wire", "role"): "a key of the page's rows",
     ("wire", "text"): "a key of the page's texts",
     ("request", "role"): "a key of the page's texts",
-    ("upstreams", "messages"): "the name of an API, by which the headers of its keys are found",
     ("observe", "messages"): "a figure of the page's list of requests",
     ("observe", "text"): "a format of the log",
     ("observe", "usage"): "a value of a metric's label",

@@ -21,7 +21,7 @@ def test_rows_are_read_in_their_order_and_a_single_table_is_one() -> None:
 
 
 def test_each_problem_names_its_row() -> None:
-    wrong = [row("b", hosts=[]), row("c", calls=7), row("d", api="message"), row("a"), 7]
+    wrong = [row("b", hosts=[]), row("c", calls=7), row("d", api="message"), row("a"), 7, row("e", form="nobody")]
     rows, problems = parse_counters({"counter": [row("a"), *wrong], "count": []})
     assert [found.name for found in rows] == ["a"]
     known = "chat, completions, embeddings, generate, messages, ollama, responses"
@@ -32,6 +32,7 @@ def test_each_problem_names_its_row() -> None:
         f"counter 4 (d): api is 'message', must be one of {known}",
         "counter 5 (a): another row has this name",
         "counter 6: expected object, got int",
+        "counter 7 (e): form must be one of gemini",
     ]
 
 

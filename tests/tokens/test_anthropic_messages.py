@@ -12,7 +12,7 @@ from proxy.fit.blocks import runs
 from proxy.model.conversation import Message
 from proxy.model.limits import CountUnit, Margin, Quality, Shape
 from proxy.tokens import anthropic_messages as recipe
-from proxy.tokens.families import BUILT_IN
+from proxy.tokens.families import BUILT_IN, MESSAGES_TABLE
 from proxy.tokens.images import Patches
 from proxy.tokens.messages import CountingRules
 from proxy.tokens.meter import RequestMeter, meter_for, prompt_tokens, unit_of
@@ -211,7 +211,7 @@ def test_an_edit_that_keeps_everything_removes_no_tokens(kept: object) -> None:
 
 def test_a_family_has_other_figures_for_this_api() -> None:
     family = BUILT_IN.find("claude-sonnet-4-5")
-    assert (family.ratio, family.of("messages").ratio, family.of("chat")) == (1.18, 1.13, family)
+    assert (family.ratio, family.of(MESSAGES_TABLE).ratio, family.of("")) == (1.18, 1.13, family)
     assert meter().margin == Margin(25, 0.06) and meter().quality is Quality.ESTIMATED
 
 

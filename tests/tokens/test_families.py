@@ -8,7 +8,7 @@ import pytest
 from proxy.model.conversation import Prompt
 from proxy.model.limits import Margin
 from proxy.model.names import LONGEST_NAME
-from proxy.tokens.families import BUILT_IN, Families, counted_with, parse_family
+from proxy.tokens.families import BUILT_IN, PLAIN_TOOLS, Families, counted_with, parse_family
 from proxy.tokens.images import Crops, Flat, Patches, Tiles
 from proxy.tokens.meter import meter_for
 from proxy.tokens.ranks import SOURCES
@@ -322,7 +322,7 @@ def test_a_row_with_hosts_holds_for_upstreams_with_these_alone() -> None:
     families = Families((mine, *BUILT_IN.rows))
     for host, name in (("a.example", "mine"), ("x.b.example", "mine"), ("b.example", "gpt-4o"), ("", "gpt-4o")):
         assert families.at(host).find("gpt-4o").name == name
-    assert (mine.recipe.tools, mine.of("responses").recipe) == (500, HARMONY)
+    assert (mine.recipe.tools, mine.of(PLAIN_TOOLS).recipe) == (500, HARMONY)
     assert families.find("gpt-4o").name == "gpt-4o"
 
 

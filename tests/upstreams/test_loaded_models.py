@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from proxy.upstreams import loaded_models as module
-from proxy.upstreams.loaded_models import MAX_AGE_S, RETRY_S, LoadedModels, tagged, windows_in
+from proxy.upstreams.loaded_models import MAX_AGE_S, RETRY_S, LoadedModels
 from proxy.upstreams.upstream import Upstream
 from tests.over_httpx import OverHttpx
 
@@ -106,14 +106,3 @@ def test_what_cannot_be_read_changes_nothing(clock: list[float], wrong: tuple[in
         assert not await one.load(HEADERS) and one.window("a") == 4096
 
     asyncio.run(check())
-
-
-def test_an_answer_is_read_leniently() -> None:
-    assert windows_in(b'{"models":[{"name":"a:7b","context_length":5},{"name":"b"}],"x":1}') == {"a:7b": 5}
-    assert windows_in(b"{}") == {} and windows_in(b'{"models":null}') == {}
-    assert [tagged(name) for name in ("M", "m:1B", "host:80/m", "hf.co/x/m:q4")] == [
-        "m:latest",
-        "m:1b",
-        "host:80/m:latest",
-        "hf.co/x/m:q4",
-    ]

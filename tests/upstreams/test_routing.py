@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.config.upstreams import UpstreamRow
-from proxy.upstreams.routing import Routing, api_of, is_plain, routing
+from proxy.upstreams.routing import Routing, is_plain, routing
 
 CHAT, MESSAGES = "/v1/chat/completions", "/v1/messages"
 
@@ -16,23 +16,6 @@ def row(name: str, api: str = "openai", models: tuple[str, ...] = (), paths: tup
 
 def table(*rows: UpstreamRow) -> Routing:
     return routing(rows)
-
-
-@pytest.mark.parametrize(
-    ("path", "api"),
-    [
-        (CHAT, "openai"),
-        ("/v1/responses", "openai"),
-        ("/rerank", "openai"),
-        (MESSAGES, "anthropic"),
-        ("/v1/messages/count_tokens", "anthropic"),
-        ("/messages", "anthropic"),
-        ("/api/chat", "ollama"),
-        ("/v1beta/models/gemini:generateContent", "gemini"),
-    ],
-)
-def test_the_api_follows_from_the_path(path: str, api: str) -> None:
-    assert api_of(path) == api
 
 
 def test_the_first_row_that_matches_wins_and_else_the_default() -> None:

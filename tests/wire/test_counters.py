@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import msgspec
 import pytest
 
-from proxy.wire.counters import FORMS, Counter, CounterCall, counter_for, in_header
+from proxy.wire.counters import Counter, CounterCall, counter_for, in_header
 
 CALL = {"path": "/v1/count", "answer": "count", "fields": ["model", "messages"]}
 HEAD = {"messages": b'[{"role":"user"}]', "stream": b"true", "model": b'"m"'}
@@ -89,7 +88,6 @@ def test_the_first_row_that_is_enabled_counts() -> None:
         {"hosts": [""]},
         {"headers": ["Anthropic-Beta"]},
         {"key_header": "X-Goog-Api-Key"},
-        {"form": "nobody"},
     ],
 )
 def test_a_row_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
@@ -121,8 +119,3 @@ def test_a_bearer_token_may_go_in_another_header() -> None:
     for same in ([bearer, plain], [(b"authorization", b"Basic k")], []):
         assert in_header(same, "x-goog-api-key") is same
     assert in_header([bearer], "") == [bearer]
-
-
-def test_every_form_has_a_package() -> None:
-    for form in filter(None, FORMS):
-        assert importlib.import_module(f"proxy.apis.{form}.count").body

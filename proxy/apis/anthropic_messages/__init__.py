@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from proxy.apis.anthropic_messages import request, response
+from proxy.apis.anthropic_messages import caching, call, request, response
 from proxy.apis.anthropic_messages.scan import API_NAME
-from proxy.model.api import Api
+from proxy.apis.anthropic_messages.server import ANTHROPIC
+from proxy.model.api import Api, SummaryCall
 
 API = Api(
     API_NAME,
@@ -12,5 +13,9 @@ API = Api(
     request,
     response,
     response.USAGE_KEY,
+    ANTHROPIC,
+    calls=(("POST", request.PATH + "/count_tokens"),),
+    summary=SummaryCall(call.request_body, call.text_in, (call.VERSION,)),
+    cache_blocks=caching.blocks_of,
     without_middle=request.without_middle,
 )

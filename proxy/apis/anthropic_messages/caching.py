@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -12,12 +11,9 @@ from proxy.model.conversation import Message
 from proxy.model.lenient_json import BROKEN, RAWS, raw_value, string
 from proxy.model.structs import replace
 from proxy.wire import cache_marks
+from proxy.wire.cache_marks import KEY, MARK
 
-KEY = "cache_control"
-MARK = b'"cache_control"'
 NULL = b"null"
-FIELD = rb'"cache_control"\s*:\s*(?:\{[^{}]*\}|null)'
-WRITTEN = re.compile(rb",\s*%b|%b\s*,?\s*" % (FIELD, FIELD))  # with one of the commas around it
 
 _BLOCKS = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -26,11 +22,6 @@ def with_marks(before: Iterable[Message], after: Sequence[Message]) -> list[Mess
     """The messages that are sent, with the marks of those that are not: each on the last message that stays before the
     dropped one. One that has a mark already keeps it, so their number never grows."""
     return cache_marks.moved(before, after, MARK, _mark_in, _marked)
-
-
-def without_marks(raw: bytes) -> bytes:
-    """The JSON of blocks without their marks, which no prompt has: for comparing prompts."""
-    return WRITTEN.sub(b"", raw) if MARK in raw else raw
 
 
 def blocks_of(message: Message) -> list[msgspec.Raw]:

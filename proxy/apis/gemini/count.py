@@ -12,14 +12,11 @@ from typing import Any
 import msgspec
 
 from proxy.model.lenient_json import UNREADABLE, Json, mapping, read_text, string
+from proxy.wire.counters import NotCountable
 
 INSTRUCTIONS, RESULTS = ("system", "developer"), ("tool", "function")
 DATA = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
 Parts = list[dict[str, Any]]
-
-
-class NotCountable(Exception):
-    """A request with something that has no place in a count. Its text is the reason, without content."""
 
 
 def body(model: str, head: Mapping[str, bytes]) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from proxy.apis.ollama import request
 from proxy.apis.ollama.scan import API_NAME
 from proxy.model.api import Api
-from proxy.wire.ollama import options, response
+from proxy.wire.ollama import loaded, options, response
+from proxy.wire.ollama.server import OLLAMA
 
 API = Api(
     API_NAME,
@@ -13,6 +14,7 @@ API = Api(
     request,
     response,
     response.USAGE_KEY,
-    root=options.ROOT,
+    OLLAMA,
+    calls=(("GET", loaded.PATH.decode()),),
     without_truncation=options.without_truncation,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from proxy.apis.ollama_generate import request
 from proxy.model.api import Api
 from proxy.wire.ollama import options, response
+from proxy.wire.ollama.server import OLLAMA
 
 API = Api(
     request.NAME,
@@ -12,7 +13,7 @@ API = Api(
     request,
     response,
     response.USAGE_KEY,
-    root=options.ROOT,
+    OLLAMA,
     numeric=True,
     without_truncation=options.without_truncation,
 )

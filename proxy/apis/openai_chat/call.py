@@ -24,10 +24,10 @@ class _Response(msgspec.Struct):
 _RESPONSE = msgspec.json.Decoder(_Response)
 
 
-def request_body(model: str, instructions: str, text: str) -> bytes:
+def request_body(model: str, instructions: str, text: str, most: int) -> bytes:
     """The body of a request with a system message and a user message.
 
-    It sets no reply limit: the field's name differs between models.
+    It sets no reply limit, whatever is expected `most`: the field's name differs between models.
     """
     messages = [{"role": "system", "content": instructions}, {"role": "user", "content": text}]
     return msgspec.json.encode({"model": model, "messages": messages})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from proxy.apis.openai_embeddings import request, response
 from proxy.model.api import Api
+from proxy.wire.openai.server import DEPLOYMENT, OPENAI
 from proxy.wire.openai.usage import KEY
 
 API = Api(
@@ -12,6 +13,9 @@ API = Api(
     request,
     response,
     KEY,
+    OPENAI,
+    named_paths=(DEPLOYMENT + request.BARE_PATH,),
+    operation="embeddings",
     numeric=True,
     joined=response.joined,
 )

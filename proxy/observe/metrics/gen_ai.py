@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from proxy.apis import apis
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.outcome_metrics import Group, Metric
 from proxy.observe.metrics.series import Series
 
-CHAT = "chat"
+USUAL = "chat"  # the operation of another endpoint
 UNKNOWN = "_OTHER"  # the provider of an upstream that rules do not name any more
-OPERATIONS = {"embeddings": "embeddings", "completions": "text_completion"}  # by endpoint; any other is `chat`
+OPERATIONS = {api.name: api.operation for api in apis()}  # by endpoint
 COMMON = ("operation_name", "provider_name", "request_model", "response_model")
 # The buckets that the conventions recommend: seconds from 0.01 to 81.92, and tokens from 1 to 4^13.
 SECONDS = tuple(0.01 * 2**i for i in range(14))
@@ -72,7 +73,7 @@ class GenAi:
         """Adds outcomes of one group."""
         if group.key.endpoint in UNFITTED:
             return
-        operation = OPERATIONS.get(group.key.endpoint, CHAT)
+        operation = OPERATIONS.get(group.key.endpoint, USUAL)
         for outcome in outcomes:
             if outcome.attempts:
                 provider = self.providers.get(outcome.upstream, UNKNOWN)

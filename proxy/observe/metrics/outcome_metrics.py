@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from proxy.apis.paths import family
 from proxy.model.limits import Quality
 from proxy.model.outcome import UNFITTED, WEBSOCKET, Outcome, Unmoved
 from proxy.model.plan import Mode, Note
 from proxy.observe.metrics.buffers import Labels
-from proxy.wire.paths import family
 
 OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
 BASE = ("endpoint", "model")

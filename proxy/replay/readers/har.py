@@ -10,7 +10,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from proxy.apis import by_path
+from proxy.apis import at, by_path, named
 from proxy.model.api import ResponseState
 from proxy.model.lenient_json import Json, RawFields, mapping, string
 from proxy.model.outcome import Usage
@@ -39,7 +39,8 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
 def _request(entry: Mapping[str, Json]) -> Found:
     request, response = mapping(entry.get("request")), mapping(entry.get("response"))
     path = _path(string(request.get("url")))
-    api_path = next((known for known in by_path() if path.endswith(known.removeprefix("/v1"))), "")
+    known = (known for known in by_path() if path.endswith(known.removeprefix("/v1")))
+    api_path = next(known, path if named(path) is not None else "")
     if request.get("method") != "POST" or not api_path:
         return Skipped("a request that is none to a model", other=True)
     body = string(mapping(request.get("postData")).get("text")).encode("utf-8", "replace")
@@ -77,7 +78,8 @@ def _usage(path: str, response: Mapping[str, Json]) -> Usage | None:
         raw = base64.b64decode(body) if content.get("encoding") == "base64" else body.encode("utf-8", "replace")
     except (binascii.Error, ValueError):
         return None
-    api = by_path()[path]
+    api = at(path)
+    assert api is not None  # `_request` found it
     state = ResponseState()
     if raw.lstrip()[:1] == b"{":
         return api.response.read(raw, state).usage

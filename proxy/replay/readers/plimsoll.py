@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from proxy.apis import named
 from proxy.model.lenient_json import Json, RawFields, mapping, raw_fields
 from proxy.model.limits import FLOOR, Window
 from proxy.model.outcome import UNFITTED, Usage
@@ -12,7 +13,6 @@ from proxy.replay.values import moment, of, status, text, tokens, value
 from proxy.wire.controls import PREFIX
 
 VERSION = 1
-DEPLOYMENTS = "/deployments/"  # in a path that names the model
 STEPS = 64  # of one request that are read
 
 
@@ -31,12 +31,12 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
         return
     raw, path = fields.get("request"), text(of(fields, "path"))
     body = bytes(raw) if raw is not None else _written(of(fields, "request_text"))
-    named = DEPLOYMENTS not in path and "model" in raw_fields(body)
+    in_body = named(path) is None and "model" in raw_fields(body)
     yield Recorded(
         body=body,
         at=_began(of(fields, "time"), of(fields, "ms")),
         path=path,
-        model="" if named else text(of(fields, "model")),
+        model="" if in_body else text(of(fields, "model")),
         app=text(of(fields, "caller")),
         caller=text(of(fields, "caller")),
         usage=_usage(of(fields, "usage")),

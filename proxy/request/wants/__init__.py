@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from proxy.apis import USUAL
 from proxy.cache.cache import Cache
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -20,7 +21,6 @@ from proxy.request.facts import Knowledge
 from proxy.upstreams.extra_calls import CallCost
 from proxy.upstreams.internal_client import InternalClient
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.routing import OPENAI
 
 
 class Provider(Protocol):
@@ -39,14 +39,14 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a provider is made of; `client` makes its calls, to an upstream that has `api`."""
+    """What a provider is made of; `client` makes its calls, to an upstream that is a server of the kind `api`."""
 
     settings: Settings
     rules: Rules
     knowledge: Knowledge
     cache: Cache
     client: InternalClient
-    api: str = OPENAI
+    api: str = USUAL.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
 
-from proxy.apis.gemini import count as gemini
+from proxy.apis import count_bodies
 from proxy.cache.breaker import Breaker
 from proxy.config.rules import Rules
 from proxy.fit.provider_count import KIND, WHOLE_MARGIN, is_believable
@@ -46,7 +46,7 @@ from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import CallFailed, InternalClient, caller_of, tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.upstreams.upstream import Upstream
-from proxy.wire.counters import Counter, counter_for, in_header
+from proxy.wire.counters import Counter, NotCountable, counter_for, in_header
 
 # Calls under way, in all and of one caller, and those that wait: they hold their bodies.
 LIMITS = (4, 2, 4, 2)
@@ -58,7 +58,6 @@ MAX_PAUSES = 10_000  # that are remembered
 # Seconds without a question of a caller about a model, by the status that it got; else `PAUSE_S`.
 PAUSES = {401: 60.0, 403: 60.0, 404: 600.0, 405: 600.0, 501: 600.0, 429: 60.0}
 PAUSE_S = 15.0
-FORMS = {"gemini": gemini.body}  # see `proxy.wire.counters.FORMS`
 
 
 class NoCount(Exception):
@@ -102,7 +101,7 @@ class ProviderCounts:
             return 0
         try:
             return await self._count(counter, request, headers, ask, spent)
-        except (gemini.NotCountable, NoCount):  # it cannot even be asked about
+        except (NotCountable, NoCount):  # it cannot even be asked about
             return 0
         except Exception as error:  # our own bug must not fail the request
             log.event("a count failed", counter=counter.name, why=type(error).__name__)
@@ -130,7 +129,7 @@ class ProviderCounts:
         """The key of a count and the body of its first call. The key depends on all that the count depends on."""
         if any(call.target(prompt.model) is None for call in counter.calls):
             raise NoCount("the model's name is none of a path")
-        form = FORMS.get(counter.form)
+        form = count_bodies().get(counter.form)
         body = counter.calls[0].body(prompt.head) if form is None else form(prompt.model, prompt.head)
         upstream = self.client.upstream
         assert isinstance(upstream, Upstream)

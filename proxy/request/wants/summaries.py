@@ -11,13 +11,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.apis import anthropic_messages, openai_chat
-from proxy.apis.anthropic_messages import call as messages_call
-from proxy.apis.openai_chat import call as chat_call
+from proxy.apis import USUAL, asked_in, clients_server, servers
 from proxy.cache.contents import Contents
 from proxy.config.rules import Rules
 from proxy.fit.transcripts import packed, transcript
 from proxy.http.client.answer import UpstreamError
+from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Prompt
 from proxy.model.limits import Window
@@ -31,16 +30,11 @@ from proxy.tokens.meter import meter_for
 from proxy.upstreams.extra_calls import CallCost, CallDenied
 from proxy.upstreams.internal_client import InternalClient, caller_of
 from proxy.upstreams.models_listing import Headers
-from proxy.upstreams.routing import OPENAI
-from proxy.wire.headers import value_of
 from proxy.wire.summary_prompt import NoSummary, prompt_for, summary_in
 
 KIND = "summary"
 # Summaries under way, in all and for one caller, and those that wait: each takes minutes at worst.
 LIMITS = (8, 2, 64, 8)
-CHAT_TARGET, MESSAGES_TARGET = (api.API.paths[0].encode() for api in (openai_chat, anthropic_messages))
-# The APIs of upstreams, as upstreams.toml names them. Of those that are in neither no summary is asked.
-CHAT_APIS, MESSAGES_APIS = frozenset({"openai", "ollama", "litellm"}), frozenset({"anthropic"})
 AGAIN_SECONDS = 60.0  # after a failure: what failed is not asked for again so soon
 CALLER_SECONDS = 15.0  # after one that speaks of the summariser, not of the text: nothing of this caller's is asked
 MOST_FAILURES = 10_000  # remembered
@@ -48,14 +42,13 @@ MOST_PIECES = 32  # that an old part is read in: more would take minutes
 ANSWER_BYTES = 1 << 20
 FRAME = 200  # tokens of what stands around the text, and of the request's own
 LEAST_ROOM = 500  # tokens of text in one question; a window that holds less is none to sum up with
-VERSION = messages_call.VERSION[0]  # the header with which a client shows that it speaks the Messages API
 ABOUT_THE_TEXT = frozenset({400, 413, 422})  # statuses that may be another for another text
 
 
 @dataclass(slots=True)
 class Summaries:
     """Summaries of one upstream's models. `instructions` is the prompt (None: there is none, and no summary);
-    `seconds` the time that one answer gets, and that a request waits. `api`: that of the upstream.
+    `seconds` the time that one answer gets, and that a request waits. `api`: the kind of server that the upstream is.
 
     The clients' own upstream is asked in the API in which the client speaks to it.
     """
@@ -65,12 +58,12 @@ class Summaries:
     client: InternalClient
     instructions: str | None
     seconds: float
-    api: str = OPENAI
+    api: str = USUAL.name
     _calls: dict[tuple[bytes, str], asyncio.Task[str]] = field(default_factory=dict)
     _failed: Bounded[bytes, float] = field(default_factory=lambda: Bounded(MOST_FAILURES))
 
     def __post_init__(self) -> None:
-        if self.instructions is not None and self.api not in CHAT_APIS | MESSAGES_APIS:
+        if self.instructions is not None and self._api(()) is None:
             self.instructions = None
             log.event("no summaries: the upstream has no API in which they can be asked", api=self.api)
 
@@ -163,18 +156,23 @@ class Summaries:
     ) -> str:
         """One question, and the summary in its answer."""
         said = prompt_for(self.instructions or "", most, before, piece)
-        if self.api in MESSAGES_APIS or (not self.client.dedicated and value_of(headers, VERSION) is not None):
-            body, read, target = messages_call.request_body(model, *said, most), messages_call.text_in, MESSAGES_TARGET
-            needed = [messages_call.VERSION] if self.client.dedicated else []
-        else:
-            body, read, target, needed = chat_call.request_body(model, *said), chat_call.text_in, CHAT_TARGET, []
+        api = self._api(() if self.client.dedicated else headers)
+        assert api is not None and api.summary is not None
+        call, needed = api.summary, api.summary.headers if self.client.dedicated else ()
+        target, body = api.paths[0].encode(), call.request_body(model, *said, most)
         status, payload = await self.client.post(target, body, headers, ANSWER_BYTES, spent, needed)
         if status != 200:
             raise NoSummary(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
-        reply = read(payload)
+        reply = call.text_in(payload)
         if reply is None:
             raise NoSummary("it is no response of this API", lasting=True)
         return summary_in(reply)
+
+    def _api(self, headers: Headers) -> Api | None:
+        """The API in which the upstream is asked: that for which a client with these headers is written, else that of
+        its kind of server; None if there is none."""
+        client = clients_server(headers)
+        return asked_in(servers()[self.api] if client is USUAL else client)
 
     def _fails(self, caller: bytes, key: str = "") -> bool:
         until = self._failed.get(caller + key.encode())

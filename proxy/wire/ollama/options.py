@@ -12,7 +12,6 @@ from proxy.model.plan import Plan
 from proxy.wire.body import fields_of
 from proxy.wire.scan import NULL, token_limit
 
-ROOT = "/api/"  # of all paths of Ollama's own APIs
 OPTIONS, LIMIT = "options", "num_predict"
 LIMIT_FIELD = f"{OPTIONS}.{LIMIT}"
 # Without it Ollama drops what is too long, and says nothing. Versions that do not know it ignore it.

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.anthropic_messages.caching import blocks_of, with_marks, without_marks
+from proxy.apis.anthropic_messages.caching import blocks_of, with_marks
 from proxy.model.conversation import Message
 from proxy.model.structs import replace
+from proxy.wire.cache_marks import without_marks
 from tests.apis.anthropic_messages.test_messages import conversation, result, text, use
 
 MARK = {"type": "ephemeral", "ttl": "1h"}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proxy.apis.gemini.count import NotCountable, body
+from proxy.apis.gemini.count import body
+from proxy.wire.counters import NotCountable
 from tests.makers import assistant, prompt, system, tool_round, user
 
 SEARCH = {"name": "search", "description": "Searches.", "parameters": {"type": "object"}}

@@ -11,7 +11,7 @@ from proxy.apis.openai_chat.call import request_body, text_in
 
 
 def test_a_request_has_a_system_message_a_user_message_and_no_reply_limit() -> None:
-    said = json.loads(request_body("m", "be short", "hello"))
+    said = json.loads(request_body("m", "be short", "hello", 100))
     system, user = {"role": "system", "content": "be short"}, {"role": "user", "content": "hello"}
     assert said == {"model": "m", "messages": [system, user]}
 
