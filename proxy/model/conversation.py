@@ -42,8 +42,13 @@ class PartKind(StrEnum):
 
 
 TEXTS = frozenset({PartKind.TEXT, PartKind.RESULT})
+ENDS = frozenset({PartKind.INPUT, PartKind.TOKENS})  # an end of them may be cut, although they are not editable
 # Values of `Message.keep`: the end that must stay, or neither, where nothing but a rule allows a cut, and at which end.
 HEAD, TAIL, RULED = "head", "tail", "ruled"
+
+
+class NotEditable(Exception):
+    """A step changes what its API cannot change: our own bug. The text has no content."""
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):
@@ -53,7 +58,8 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     `call` is the id of the call, or of the call that a result answers. `name` is the function's name, else the API's
     name of the part's type where that is not plain text. `place` is where it stands in its message; only the API reads
     it. `whole`: it is all of the message's content, so that the message costs hardly more than its text. `editable`:
-    a step may change it; what is not editable is not ranked either.
+    a step may change its text; what is not editable is not ranked either. `removable`: media that a step may leave out,
+    or replace by a text.
     """
 
     kind: PartKind
@@ -63,6 +69,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     place: tuple[str | int, ...] = ()
     whole: bool = False
     editable: bool = True
+    removable: bool = False
 
 
 Edits = Sequence[tuple[Part, str]]  # parts, each with its new text
@@ -79,6 +86,10 @@ class MessageFormat(Protocol):
 
     def edit(self, message: Message, edits: Edits) -> bytes:
         """The message's JSON with other texts in parts that `parts` returned. All other keys keep their bytes."""
+
+    def without_media(self, message: Message, media: Collection[Part], text: str) -> bytes:
+        """The message's JSON with a text in place of each of these media, which `parts` returned as removable; without
+        them if the text is empty. All else keeps its bytes. Raises `NotEditable` where nothing would be left."""
 
     def with_results(self, message: Message, calls: Collection[str], text: str) -> bytes:
         """The message's JSON with a text in place of everything that the results of these calls consist of."""
@@ -151,9 +162,19 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     def edit(self, edits: Edits, why: str) -> Message:
         """The message with other texts in some of its parts; the same message where no text differs. Its tokens are
-        not counted anew."""
+        not counted anew. Raises `NotEditable` for a part whose text no step may change."""
         changed = [(part, text) for part, text in edits if text != part.text]
+        for part, _ in changed:
+            if not part.editable and part.kind not in ENDS:
+                raise NotEditable(f"a part of the kind {part.kind} is not editable")
         return replace(self, raw=self.format.edit(self, changed), why=why) if changed else self
+
+    def without_media(self, media: Collection[Part], text: str, why: str) -> Message:
+        """The message with a text in place of each of these parts; without them if the text is empty. Its tokens are
+        not counted anew. Raises `NotEditable` for a part that is not removable, and where nothing would be left."""
+        if not all(part.removable for part in media):
+            raise NotEditable("a part is no media, or none that its API can leave out")
+        return replace(self, raw=self.format.without_media(self, media, text), why=why) if media else self
 
 
 def no_tools() -> ToolArguments:
@@ -186,6 +207,11 @@ def nowhere_misplaced(messages: Sequence[Message]) -> Collection[int]:
 def never_reasoning(message: Message) -> bytes | None:
     """None. For the `MessageFormat` of an API whose reasoning is not bound to other messages."""
     return None
+
+
+def never_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The message. For the `MessageFormat` of an API whose messages have no media that can be left out."""
+    return message.raw
 
 
 def never_detached(before: Sequence[Message], after: Sequence[Message]) -> Mapping[int, bytes]:

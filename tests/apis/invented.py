@@ -100,6 +100,18 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode({**fields, "entries": entries})
 
 
+def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The message's JSON with words in place of pictures; without them if the text is empty."""
+    fields = json.loads(message.raw)
+    for part in sorted(media, key=lambda part: part.place, reverse=True):
+        *way, last = part.place
+        entries = fields["entries"]
+        for key in way:
+            entries = entries[key]
+        entries[int(last) : int(last) + 1] = [{"kind": WORDS, WORDS: text}] if text else []
+    return msgspec.json.encode(fields)
+
+
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The message's JSON with a text in place of what one call brought."""
     fields = msgspec.json.decode(message.raw, type=Raws)
@@ -147,12 +159,13 @@ def _parts(entry: Mapping[str, Any], place: int) -> list[Part]:
                     p.name,
                     (place, "says", *p.place),
                     editable=p.editable,
+                    removable=p.removable,
                 )
                 for p in inner
             ]
         case "outcome":
             return [Part(PartKind.RESULT, entry["says"], entry["ref"], place=(place, "says"))]
-    return [Part(PartKind.MEDIA, name=entry["kind"], place=(place,), editable=False)]
+    return [Part(PartKind.MEDIA, name=entry["kind"], place=(place,), editable=False, removable=True)]
 
 
 def _put(entries: Any, place: tuple[str | int, ...], text: str) -> None:

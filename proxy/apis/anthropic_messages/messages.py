@@ -15,6 +15,7 @@ from proxy.model import conversation
 from proxy.model.conversation import TEXTS, Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, RAWS, Json, compact, mapping, string
 from proxy.model.structs import replace
+from proxy.wire import media as wire_media
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"
 CONTENT, TEXT, INPUT, SOURCE, DATA = "content", "text", "input", "source", "data"
@@ -84,6 +85,19 @@ def edit(message: Message, edits: Edits) -> bytes:
     return bytes(_put(msgspec.Raw(message.raw), values))
 
 
+def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The message's JSON with a text in place of each of these blocks; without them if the text is empty. Raises
+    `NotEditable` if none would be left beside one of them."""
+    inside: dict[Place, set[int]] = {}
+    for part in media:
+        place = part.place[:-1] if part.place[-1] == SOURCE else part.place  # of a document its block
+        inside.setdefault(place[:-1], set()).add(int(place[-1]))
+    raw = msgspec.Raw(message.raw)
+    for around, places in sorted(inside.items(), key=lambda one: -len(one[0])):  # the inner first: it moves no other
+        raw = _put(raw, [(around, wire_media.without_media(_at(raw, around), places, TEXT, text))])
+    return bytes(raw)
+
+
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The message's JSON with a text in place of the content of these calls' results."""
     found = [block.get("type") == TOOL_RESULT and block.get("tool_use_id") in calls for block in _blocks(message)]
@@ -145,17 +159,24 @@ def _of_block(block: Mapping[str, Json], place: Place, kind: PartKind, call: str
         yield from _of_document(mapping(block.get(SOURCE)), (*place, SOURCE), kind, call)
     else:
         other = PartKind.REASONING if named in REASONING else PartKind.MEDIA if named in MEDIA else PartKind.OPAQUE
-        yield Part(other, "", call, named, place, editable=False)
+        yield Part(other, "", call, named, place, editable=False, removable=other is PartKind.MEDIA)
 
 
 def _of_document(source: Mapping[str, Json], place: Place, kind: PartKind, call: str) -> Iterator[Part]:
     key = TEXT_SOURCES.get(string(source.get("type")))
     if key is None:
-        yield Part(PartKind.MEDIA, "", call, DOCUMENT, place, editable=False)
+        yield Part(PartKind.MEDIA, "", call, DOCUMENT, place, editable=False, removable=True)
     elif isinstance(text := source.get(key), str):
         yield Part(kind, text, call, DOCUMENT, (*place, key))
     else:
         yield from _parts(text, (*place, key), kind, call)
+
+
+def _at(raw: msgspec.Raw, place: Place) -> msgspec.Raw:
+    """The JSON at a place in other JSON."""
+    for key in place:
+        raw = _BLOCKS.decode(raw)[key] if isinstance(key, int) else RAWS.decode(raw)[key]
+    return raw
 
 
 def _put(raw: msgspec.Raw, values: Sequence[tuple[Place, msgspec.Raw]]) -> msgspec.Raw:

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
-from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, string
+from proxy.model.conversation import Edits, Kind, Message, NotEditable, Part, PartKind
+from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, raw_value, string
+from proxy.wire.media import NOTHING_LEFT
 
 USER = "user"
 KINDS = {"system": Kind.INSTRUCTION, USER: Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT}
@@ -22,6 +23,7 @@ IMAGES, THINKING = "images", "thinking"
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 _CALLS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_IMAGES = msgspec.json.Decoder(list[msgspec.Raw])
 
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
@@ -37,7 +39,10 @@ def parts(message: Message) -> tuple[Part, ...]:
     except BROKEN:
         return (Part(PartKind.OPAQUE, message.raw.decode("utf-8", "replace"), editable=False),)
     thought = [Part(PartKind.REASONING, place=(THINKING,), editable=False)] if fields.get(THINKING) else []
-    images = [Part(PartKind.MEDIA, name=IMAGES, place=(IMAGES, i), editable=False) for i in range(_images(fields))]
+    images = [
+        Part(PartKind.MEDIA, name=IMAGES, place=(IMAGES, i), editable=False, removable=True)
+        for i in range(_images(fields))
+    ]
     calls = _calls(message, fields)
     return (*thought, *_content(message, fields, alone=not (thought or images or calls)), *images, *calls)
 
@@ -51,6 +56,19 @@ def edit(message: Message, edits: Edits) -> bytes:
         else:
             fields[CONTENT] = _raw(text)
     return msgspec.json.encode(fields)
+
+
+def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The message's JSON without these images, and with a text behind its content for each of them. Raises
+    `NotEditable` if nothing would be left."""
+    fields = RAWS.decode(message.raw)
+    places = {part.place[1] for part in media}
+    images = [image for place, image in enumerate(_IMAGES.decode(fields.pop(IMAGES))) if place not in places]
+    content = string(raw_value(fields.get(CONTENT, msgspec.Raw(b'""'))))
+    if not (content or text or images or CALLS in fields):
+        raise NotEditable(NOTHING_LEFT)
+    said = {CONTENT: _raw(BREAK.join(filter(None, (content, *[text] * len(places)))))} if text else {}
+    return msgspec.json.encode({**fields, **said, **({IMAGES: images} if images else {})})
 
 
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:

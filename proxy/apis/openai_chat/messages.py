@@ -10,6 +10,7 @@ import msgspec
 from proxy.model import conversation
 from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import FIELDS, RAWS, Json, mapping, string
+from proxy.wire import media as wire_media
 
 # What we write speaks as the user: many providers take a system message in first place only.
 USER = "user"
@@ -66,6 +67,14 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The message's JSON with a text in place of each of these content parts; without them if the text is empty. Raises
+    `NotEditable` if none would be left."""
+    fields = RAWS.decode(message.raw)
+    places = {int(part.place[1]) for part in media}
+    return msgspec.json.encode({**fields, CONTENT: wire_media.without_media(fields[CONTENT], places, TEXT, text)})
+
+
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The JSON of a result's message with a text in place of its content."""
     return _with_content(message, text)
@@ -102,7 +111,8 @@ def _content_part(part: Mapping[str, Json], place: tuple[str | int, ...], kind: 
     name = "" if named in PLAIN else str(named)
     if isinstance(text, str):
         return Part(kind, text, call, name, place)
-    return Part(TYPES.get(name, PartKind.OPAQUE), "", call, name, place, editable=False)
+    other = TYPES.get(name, PartKind.OPAQUE)
+    return Part(other, "", call, name, place, editable=False, removable=other is PartKind.MEDIA)
 
 
 def _calls(fields: Mapping[str, Json]) -> list[Part]:

@@ -11,6 +11,7 @@ import msgspec
 from proxy.model import conversation
 from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, object_of, string
+from proxy.wire import media as wire_media
 
 INSTRUCTIONS = "instructions"
 USER = "user"
@@ -60,7 +61,9 @@ LISTED = "shell_call_output"  # its output is a list of what commands wrote
 WRITTEN = ("stdout", "stderr")
 
 CONTENT, TEXT, OUTPUT = "content", "text", "output"
-TEXT_TYPES = ("input_text", "output_text", TEXT)
+INPUT_TEXT = "input_text"
+TEXT_TYPES = (INPUT_TEXT, "output_text", TEXT)
+MEDIA_TYPES = ("input_image", "input_file", "input_audio")
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 misplaced = conversation.nowhere_misplaced
@@ -157,6 +160,16 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
+def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
+    """The item's JSON with a text in place of each of these content parts; without them if the text is empty. Raises
+    `NotEditable` if none would be left."""
+    fields = RAWS.decode(message.raw)
+    for key in {str(part.place[0]) for part in media}:
+        places = {int(part.place[1]) for part in media if part.place[0] == key}
+        fields[key] = wire_media.without_media(fields[key], places, INPUT_TEXT, text)
+    return msgspec.json.encode(fields)
+
+
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
     """The JSON of an answer to a call with a text in place of everything that it brought. An answer without text keeps
     what it brought."""
@@ -222,7 +235,9 @@ def _content_part(
     name = "" if named in TEXT_TYPES else named
     if isinstance(text, str):
         return Part(kind, text, call, name, place, editable=editable)
-    return Part(PartKind.MEDIA, "", call, name, place, editable=False)
+    if name not in MEDIA_TYPES:
+        return Part(PartKind.OPAQUE, "", call, name, place, editable=False)
+    return Part(PartKind.MEDIA, "", call, name, place, editable=False, removable=editable)
 
 
 def _call(fields: Mapping[str, Json], key: str, editable: bool) -> Part:

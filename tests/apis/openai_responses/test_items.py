@@ -70,7 +70,7 @@ def test_hosted_tools_and_unknown_items_stay_with_their_neighbours() -> None:
         (output("a", [{"type": "input_text", "text": "x"}]), Part(PartKind.RESULT, "x", "a", place=("output", 0))),
         (
             output("a", [{"type": "input_image", "image_url": "data:,"}]),
-            Part(PartKind.MEDIA, "", "a", "input_image", ("output", 0), editable=False),
+            Part(PartKind.MEDIA, "", "a", "input_image", ("output", 0), editable=False, removable=True),
         ),
         (output("a", None), Part(PartKind.OPAQUE, "", "a", "function_call_output", ("output",), editable=False)),
         (
