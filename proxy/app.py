@@ -100,7 +100,7 @@ def own_paths(services: Services) -> dict[str, Asgi]:
         "/metrics": Own(scrape),
         "/healthz": Own(Plain(lambda state: (200, TEXT, b"alive\n"))),
         "/readyz": Own(Plain(ready)),
-        **{INSPECT + api.paths[0]: Own(partial(inspecting, api), ("POST",)) for api in apis()},
+        **{INSPECT + api.path: Own(partial(inspecting, api), ("POST",)) for api in apis()},
         LEARNED: Own(partial(learned, False)),
         FORGET: Own(partial(learned, True), ("POST",)),
     }

@@ -28,7 +28,7 @@ KEYED = (
 @cache
 def keyed() -> frozenset[tuple[str, bytes]]:
     """Method and path, without its prefix, of each request that may carry the operator's key."""
-    calls = [call for api in apis() for call in (("POST", api.paths[0]), *api.calls)]
+    calls = [call for api in apis() for call in (("POST", api.path), *api.calls)]
     return frozenset((method, path.removeprefix(PREFIX).encode()) for method, path in (*KEYED, *calls))
 
 

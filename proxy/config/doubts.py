@@ -14,7 +14,7 @@ LIST = "/models"
 @cache
 def added() -> tuple[str, ...]:
     """What clients add to a base URL, the longest first."""
-    paths = {path.removeprefix("/v1") for path in (LIST, *(api.paths[0] for api in apis()))}
+    paths = {path.removeprefix("/v1") for path in (LIST, *(api.path for api in apis()))}
     return tuple(sorted(paths, key=lambda path: (-len(path), path)))
 
 

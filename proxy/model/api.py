@@ -185,7 +185,7 @@ class Api:
     A package in `proxy/apis/` exports one as `API`; `proxy.apis.apis` finds it there. The fields:
 
     `name`: the label of its requests in metrics and logs, e.g. `chat`.
-    `paths`: the request paths that are fitted, for POST; the first is the usual one.
+    `paths`: the request paths that are fitted, for POST; the first is the usual one. None, if all name the model.
     `server`: the kind of server that speaks it.
     `usage_key`: bytes that every report of usage contains: their absence is a quick test.
     `compact_paths`: those of `paths` on which the provider compacts a conversation: such a request is never refused by
@@ -230,3 +230,8 @@ class Api:
     without_middle: Callable[[bytes, tuple[int, int]], tuple[bytes, int] | None] = no_middle
     joined: Callable[[Sequence[bytes], Sequence[int]], list[bytes] | None] = never_joined
     refusal_stream: Callable[[ErrorFields, str, int], bytes | None] | None = None
+
+    @property
+    def path(self) -> str:
+        """The usual path of its requests, by which they are routed whichever path they have."""
+        return (self.paths or self.named_paths)[0]

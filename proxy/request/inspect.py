@@ -121,7 +121,7 @@ class Inspecting:
 
 def _received(api: Api, body: bytes, headers: Headers, room: Room | None) -> Received:
     """A body that is only planned. Raises `ClientError` for an invalid control header."""
-    return Received(api, Mode.FIT, api.paths[0], headers, controls(headers), body, dry_run=True, room=room)
+    return Received(api, Mode.FIT, api.path, headers, controls(headers), body, dry_run=True, room=room)
 
 
 async def _understood(record: Record, work: Coroutine[Any, Any, T]) -> T:

@@ -333,7 +333,7 @@ def _is_lent(backend: Backend) -> bool:
 
 def path_of(api: Api) -> str:
     """The path of an API by which its requests are routed, whichever of its paths they have."""
-    return api.paths[0]
+    return api.path
 
 
 PATHS = {api.name: path_of(api) for api in apis()}

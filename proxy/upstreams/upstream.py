@@ -26,12 +26,8 @@ from proxy.wire.paths import brings_key
 
 DEFAULT = Timeouts()
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
-<<<<<<< HEAD
 USUAL = CLIENT_PREFIX + b"/"
-SERVER_ROOT = b"/api/"  # Ollama's own API stands beside its /v1, not under it
-=======
 BESIDE = tuple(root.encode() for server in servers().values() if server.beside for root in server.roots)
->>>>>>> 3b3fb1d (What other modules must know of an API are fields of its Api and of the Server that speaks it; no condition elsewhere names one (a test reads the syntax trees); a path that names the model has a matcher)
 # uvicorn and Node close idle connections after 5 seconds, and a POST that meets the closing is lost. Without TLS
 # another connection costs next to nothing.
 PLAIN_IDLE = 4.0
@@ -152,13 +148,9 @@ class Upstream:
         """The target as the upstream gets it: behind the base's path, otherwise the client's own bytes."""
         if self.access is not None:
             target = self.access.target(target)
-<<<<<<< HEAD
         if target.startswith(USUAL):
             return self.base_path + target[len(CLIENT_PREFIX) :]
-        if target.startswith(SERVER_ROOT):
-=======
         if target.startswith(BESIDE):
->>>>>>> 3b3fb1d (What other modules must know of an API are fields of its Api and of the Server that speaks it; no condition elsewhere names one (a test reads the syntax trees); a path that names the model has a matcher)
             return self.base_path.removesuffix(CLIENT_PREFIX) + target
         rest = target[len(CLIENT_PREFIX) :]
         if target.startswith(CLIENT_PREFIX) and rest[:1] in (b"?", b""):

@@ -159,7 +159,7 @@ class Summaries:
         api = self._api(() if self.client.dedicated else headers)
         assert api is not None and api.summary is not None
         call, needed = api.summary, api.summary.headers if self.client.dedicated else ()
-        target, body = api.paths[0].encode(), call.request_body(model, *said, most)
+        target, body = api.path.encode(), call.request_body(model, *said, most)
         status, payload = await self.client.post(target, body, headers, ANSWER_BYTES, spent, needed)
         if status != 200:
             raise NoSummary(f"status {status}", lasting=status not in ABOUT_THE_TEXT)
