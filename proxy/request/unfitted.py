@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from proxy.apis import by_path, error_body
+from proxy.apis.paths import shown
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, websocket_refused
 from proxy.http.receiving import Receive, Scope, cycle_of, target_of
@@ -24,7 +25,7 @@ from proxy.request.routes import Router
 from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
 from proxy.wire.controls import controls
-from proxy.wire.paths import one_path, shown
+from proxy.wire.paths import one_path
 
 UPGRADE_REQUIRED = 426
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
