@@ -25,6 +25,10 @@ class WordMeter:
     fixed: Mapping[str, int] = field(default_factory=lambda: {"base": 3})
     ratio: float = 1.0
 
+    @property
+    def key(self) -> str:
+        return f"{type(self).__name__} {self.ratio!r}"
+
     def text(self, text: str) -> int:
         return round(self.ratio * len(text.split()))
 

@@ -152,11 +152,17 @@ def _in_pieces(made: Plan) -> Plan:
 def _only_made(before: Draft, after: Draft) -> bool:
     """Whether a step changed nothing itself and only made the blocks that an earlier step had deferred.
 
-    A step that dropped something changed the draft: then the deferred blocks are not made for the comparison.
+    A step that dropped something, or changed anything but blocks (a reply limit), changed the draft: then the deferred
+    blocks are not made for the comparison. Of the others no more are made than there are alike.
     """
     if after is before or after.drops != before.drops or all(block.later is None for block in before.blocks):
         return False
-    return after == before.made()
+    if len(after.blocks) != len(before.blocks):
+        return False
+    if replace(after, blocks=before.blocks, prompt=before.prompt) != before:
+        return False
+    alike = all(new == old.made() for old, new in zip(before.blocks, after.blocks, strict=True))
+    return alike and after == before.made()
 
 
 def due(ladder_step: LadderStep, draft: Draft, first: Draft) -> bool:

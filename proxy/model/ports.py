@@ -39,6 +39,10 @@ class Meter(Protocol):
     def fixed(self) -> Mapping[str, int]:
         """Tokens besides the messages, by name: base, tools, schema, ..."""
 
+    @property
+    def key(self) -> str:
+        """Identifies how it counts texts: meters with the same key count each text alike."""
+
     def text(self, text: str) -> int:
         """Tokens of a text on its own."""
 

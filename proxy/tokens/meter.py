@@ -273,6 +273,11 @@ class RequestMeter:
         raws = [self.prompt.head.get(key, b"") for key in keys]
         return sum(self._in_pieces(raw, [(0, len(raw))]) for raw in raws)
 
+    @cached_property
+    def key(self) -> str:
+        """Identifies how it counts texts."""
+        return f"{self.counting.id!r} {self.factor!r}"
+
     def text(self, text: str) -> int:
         """Tokens of a text on its own."""
         return round(self.factor * self.counting.rules.count(text))

@@ -26,6 +26,10 @@ class CharMeter:
     fixed: Mapping[str, int] = field(default_factory=lambda: {"base": 2, "tools": 5})
     ratio: float = 1.0
 
+    @property
+    def key(self) -> str:
+        return f"{type(self).__name__} {self.ratio!r}"
+
     def text(self, text: str) -> int:
         return math.ceil(self.ratio * (len(text) // CHARS))
 
@@ -67,6 +71,10 @@ class ByteMeter(CharMeter):
     """Counts by a byte-level encoding: a message costs 4 and its texts, a call 8, its name and its arguments."""
 
     encoding: str = "o200k_base"
+
+    @property
+    def key(self) -> str:
+        return f"bytes {self.encoding}"
 
     def text(self, text: str) -> int:
         return encoding(self.encoding).count(text)

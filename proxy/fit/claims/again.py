@@ -16,7 +16,7 @@ cuts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
 from functools import cache
 
 import msgspec
@@ -33,38 +33,60 @@ CODE = re.compile(r"[{};]\s*$|\w\s=\s|^\w+=\S+$|^\s*(?:#|//|import |from |def |r
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
-    """A result `stub` that refers to the earlier result `target`; of a read that returned its text again, both are the
-    new result."""
+    """A result `stub`, by its `number` among all, that refers to the earlier result `target`; of a read that returned
+    its text again, both are the new result."""
 
+    number: int
     stub: Result
     target: Result
 
 
-def references(results: Iterable[Result], conventions: Conventions) -> Iterator[Reference]:
+class Seen(msgspec.Struct, frozen=True, gc=False):
+    """What the text of a result says: that it `refers` to the newest result of the same call before it, that its call
+    `failed`, that it is `long` enough to be referred to. It follows from the results up to this one."""
+
+    refers: bool
+    failed: bool
+    long: bool
+
+
+def references(
+    results: Iterable[Result], conventions: Conventions, seen: MutableMapping[int, Seen] | None = None
+) -> Iterator[Reference]:
     """Yields the results that refer to earlier ones, and those of reads that were made again, in order. Each result is
-    read once; linear."""
+    read once; linear. `seen`: what is known of the texts of results, by their places among these; those that are not
+    known are read, and added."""
     words = phrases(conventions.stubs)
+    seen = {} if seen is None else seen
     earlier: dict[str, Result] = {}  # by what was called: the newest whole result
-    by_path: dict[str, set[str]] = {}
-    for result in results:
+    by_path = _Paths()
+    for number, result in enumerate(results):
         call = result.call
         target = earlier.get(call.same) if call.same else None
-        if target is not None and _refers(result, target, words, conventions):
-            yield Reference(result, target)
-        elif _is_failure(result.text, conventions):
+        said = seen.get(number)
+        if said is None:
+            said = seen[number] = _seen(result, target, words, conventions)
+        if target is not None and said.refers:
+            yield Reference(number, result, target)
+        elif said.failed:
             continue
         else:
-            for path in _changed(call.changed, call.text, by_path):
-                for key in by_path.pop(path, ()):
+            for path in by_path.changed(call.changed, call.text):
+                for key in by_path.take(path):
                     earlier.pop(key, None)
-            if call.reads and call.same in earlier and len(result.text) >= SHORT:
-                yield Reference(result, result)
-            if call.same and len(result.text) >= SHORT:
+            if call.reads and call.same in earlier and said.long:
+                yield Reference(number, result, result)
+            if call.same and said.long:
                 earlier[call.same] = result
                 if call.path:
-                    by_path.setdefault(call.path, set()).add(call.same)
+                    by_path.add(call.path, call.same)
             elif call.same:
                 earlier.pop(call.same, None)  # it is short now, and by its own words
+
+
+def _seen(result: Result, target: Result | None, words: re.Pattern[str] | None, conventions: Conventions) -> Seen:
+    refers = target is not None and _refers(result, target, words, conventions)
+    return Seen(refers, _is_failure(result.text, conventions), len(result.text) >= SHORT)
 
 
 @cache
@@ -99,12 +121,35 @@ def _is_failure(text: str, conventions: Conventions) -> bool:
     return len(text) <= KNOWN and start.startswith(conventions.failures) if conventions.failures else False
 
 
-def _changed(changed: Sequence[str], text: str, known: Iterable[str]) -> list[str]:
-    """The known paths that a call may have changed: those that it names with a new text, or that its text mentions. An
-    absolute path is the same as a relative one that it ends with."""
-    if not changed and not text:
-        return []
-    return [path for path in known if path in text or any(same_path(path, other) for other in changed)]
+class _Paths:
+    """What was called, by the path that it read; the paths are found by their last names."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, set[str]] = {}
+        self._by_name: dict[str, set[str]] = {}
+
+    def add(self, path: str, call: str) -> None:
+        """Adds a call that read a path."""
+        self._calls.setdefault(path, set()).add(call)
+        self._by_name.setdefault(last_name(path), set()).add(path)
+
+    def take(self, path: str) -> set[str]:
+        """Removes a path, and returns the calls that read it."""
+        self._by_name[last_name(path)].discard(path)
+        return self._calls.pop(path)
+
+    def changed(self, changed: Sequence[str], text: str) -> list[str]:
+        """The known paths that a call may have changed: those that it names with a new text, or that its text mentions.
+        An absolute path is the same as a relative one that it ends with."""
+        found = {path for path in self._calls if path in text} if text else set[str]()
+        for other in changed:
+            found.update([path for path in self._by_name.get(last_name(other), ()) if same_path(path, other)])
+        return [*found]
+
+
+def last_name(path: str) -> str:
+    """What stands behind the last slash of a path. It is equal for two paths that may be one."""
+    return path.rpartition("/")[2]
 
 
 def same_path(one: str, other: str) -> bool:

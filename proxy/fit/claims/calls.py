@@ -37,14 +37,37 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     text: str = ""
 
 
-class Result(msgspec.Struct, frozen=True, gc=False):
-    """The result of a call: the message that has it (its place in its block, its index in the client's list), its text
-    and its tokens, about."""
+class Texts:
+    """The texts of the results of a message, decoded when one of them is first asked for."""
 
-    call: Call
-    place: int
-    index: int
-    text: str
+    __slots__ = ("_found", "_message")
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+        self._found: dict[str, str] | None = None
+
+    def of(self, call: str) -> str:
+        """The text of one call's result."""
+        if self._found is None:
+            parts = parts_of_results(self._message)
+            self._found = {call: "".join([part.text for part in found]) for call, found in parts.items()}
+        return self._found[call]
+
+
+class Result:
+    """The result of a call: the message that has it (the place of its block, its place `at` in that block, its index in
+    the client's list), and its text, which is decoded when somebody asks: of a long run hardly any is read again at
+    each turn."""
+
+    __slots__ = ("_texts", "at", "call", "index", "place")
+
+    def __init__(self, call: Call, place: int, at: int, index: int, texts: Texts) -> None:
+        self.call, self.place, self.at, self.index, self._texts = call, place, at, index, texts
+
+    @property
+    def text(self) -> str:
+        """Its text."""
+        return self._texts.of(self.call.id)
 
 
 READ: Bounded[int, tuple[Call, ...]] = Bounded(CACHED, CACHED_BYTES)
@@ -53,13 +76,14 @@ READ: Bounded[int, tuple[Call, ...]] = Bounded(CACHED, CACHED_BYTES)
 def results_of(block: Block, place: int, conventions: Conventions) -> Iterator[Result]:
     """Yields the results of a block in order, each with its call; those without a known call are left out."""
     calls: dict[str, Call] = {}
-    for message in block.messages:
+    for at, message in enumerate(block.messages):
         if message.calls:
             calls |= {call.id: call for call in calls_of(message, conventions)}
         if message.answers and calls:
-            for ident, parts in parts_of_results(message).items():
+            texts = Texts(message)
+            for ident in dict.fromkeys(message.answers):
                 if ident in calls:
-                    yield Result(calls[ident], place, message.index, "".join([part.text for part in parts]))
+                    yield Result(calls[ident], place, at, message.index, texts)
 
 
 def calls_of(message: Message, conventions: Conventions) -> tuple[Call, ...]:

@@ -18,16 +18,17 @@ names more than `FEW` things (a plan, an issue) claims as much less of each.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, groupby
 
 from proxy.fit.blocks import have_results
-from proxy.fit.claims.again import Reference, references, same_path
+from proxy.fit.claims.again import Reference, Seen, references
 from proxy.fit.claims.calls import Result, results_of
-from proxy.fit.claims.named import Names, named_definitions, names_in, text_of
+from proxy.fit.claims.named import NO_NAMES, names_in, text_of
 from proxy.fit.claims.orders import agreements, lines_of_message, turn_reader
+from proxy.fit.claims.remembered import LAST_BLOCKS, READS, TURNS, Read, beginnings, remember_read, remember_turns
+from proxy.fit.claims.turns import NO_TURNS, SEVERAL, NamedTurn, NamingTurns
 from proxy.fit.claims.typed import is_reply, is_typed
 from proxy.fit.relevance.history.replay import lasting
 from proxy.fit.relevance.history.rooms import NONE_RAISED, Raised, Size
@@ -37,7 +38,6 @@ from proxy.model.conventions import Conventions
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 
 GIVEN_BACK = 0.5  # shares of the room (DESIGN 5a)
 ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
@@ -50,35 +50,10 @@ ORDERS = 0.2  # of a chat's room: it has no results
 ANSWERING = 10  # turns of a chat at most for each of the assistant's; a transcript has more
 SPEAKERS = frozenset({Kind.USER, Kind.ASSISTANT})
 MISSES = 64  # claims that find no room, after which older ones are not looked at
-RARE = 3  # results at most that contain an id which identifies something
 WHOLE = 100  # tokens of an order's message over which its lines are enough, ...
 SHORTER = 0.7  # ... if they have less than this share of them
 FRAME = 12  # tokens that lines of a message cost besides their text
 ANSWERED = 80  # tokens of the end of an answer that a reply without content of its own answers
-
-
-class _OfTurn:
-    """The claims of one turn while they are made. `of_path`: the definitions that are claimed of a path that the turn
-    names. `times`: how many results have each id."""
-
-    def __init__(self) -> None:
-        self.claims: list[ResultClaim] = []
-        self.of_path: set[str] = set()
-        self.times: Counter[str] = Counter()
-        self._at: dict[tuple[Reason, str], int] = {}
-
-    def put(self, name: str, claim: ResultClaim, of_path: bool = False) -> None:
-        """Adds a claim for a name; that of an older result ends."""
-        self.end(claim.reason, name, claim.index)
-        self._at[claim.reason, name] = len(self.claims)
-        self.claims.append(claim)
-        self.of_path |= {name} if of_path else set()
-
-    def end(self, reason: Reason, name: str, until: int) -> None:
-        """Ends the claim for a name where a newer result has it."""
-        known = self._at.pop((reason, name), None)
-        if known is not None:
-            self.claims[known] = replace(self.claims[known], until=until)
 
 
 class ConversationClaims:
@@ -90,8 +65,6 @@ class ConversationClaims:
         self._meter = meter
         self._standing: dict[tuple[int, int | None], Standing] = {}
         self._made: dict[int, tuple[ResultClaim, ...]] = {}
-        self._in_results: dict[str, bool] = {}
-        self._folded: dict[int, str] = {}  # by the identity of results of `_all`
 
     def standing(self, room: int, upto: int | None = None) -> Standing:
         """See `Claims`."""
@@ -112,7 +85,8 @@ class ConversationClaims:
 
     def backs(self) -> tuple[Back, ...]:
         """See `Claims`."""
-        return tuple(Back(r.stub.call.id, r.target.call.id) for r in self._references if r.stub is not r.target)
+        found = [r for r, _ in self._references if r.stub is not r.target]
+        return tuple([Back(r.stub.call.id, r.target.call.id) for r in found])
 
     def made(self, room: int) -> tuple[ResultClaim, ...]:
         """See `Claims`."""
@@ -185,24 +159,57 @@ class ConversationClaims:
         return [(orders[k][0],) for k in sorted(range(len(orders)), key=lambda k: -worth[k])]
 
     @cached_property
-    def _all(self) -> tuple[Result, ...]:
-        """All results in order."""
-        if not have_results(self._blocks):
-            return ()
-        return tuple(r for place, block in enumerate(self._blocks) for r in results_of(block, place, self._conventions))
+    def _numbers(self) -> list[int]:
+        """The key of each beginning of the conversation, by which it is remembered what was read of it."""
+        first = self._blocks[0].messages[0].format
+        return beginnings(self._blocks, first, self._conventions, self._meter.key)
 
     @cached_property
-    def _references(self) -> tuple[Reference, ...]:
-        return tuple(references(self._all, self._conventions))
+    def _reads(self) -> list[Read | None]:
+        """What is remembered of each block with results; None where nothing is."""
+        each = zip(self._blocks, self._numbers, strict=True)
+        return [READS.get(number) if block.has_results else None for block, number in each]
+
+    @cached_property
+    def _all(self) -> tuple[Result, ...]:
+        """All results in order."""
+        found: list[Result] = []
+        if have_results(self._blocks):
+            for place, (block, read) in enumerate(zip(self._blocks, self._reads, strict=True)):
+                if read is not None:
+                    found += read.results_in(block, place)
+                elif block.has_results:
+                    found += results_of(block, place, self._conventions)
+        return tuple(found)
+
+    @cached_property
+    def _references(self) -> tuple[tuple[Reference, int], ...]:
+        """The results that refer to earlier ones or return a text again, each with the tokens of that text."""
+        if not self._all:
+            return ()
+        results, seen, tokens = self._all, dict[int, Seen](), dict[int, int]()
+        of_blocks = {place: list(found) for place, found in groupby(range(len(results)), lambda n: results[n].place)}
+        for place, numbers in of_blocks.items():
+            read = self._reads[place]
+            if read is not None:
+                seen |= zip(numbers, [said for _, _, said in read.results], strict=True)
+                tokens |= zip(numbers, read.tokens, strict=True)
+        found = tuple(references(results, self._conventions, seen))
+        for r in found:
+            if r.number not in tokens:
+                tokens[r.number] = self._meter.text(r.target.text)
+        for place, numbers in of_blocks.items():
+            if self._reads[place] is None:
+                of_block = [(results[n], seen[n], tokens.get(n, 0)) for n in numbers]
+                remember_read(self._numbers[place], of_block)
+        return tuple([(r, tokens[r.number]) for r in found])
 
     @cached_property
     def _again(self) -> tuple[ResultClaim, ...]:
         """The results that are asked for again, the newest first."""
         return tuple(
-            ResultClaim(
-                r.target.call.id, r.target.index, r.stub.index, Reason.ASKED_AGAIN, self._meter.text(r.target.text)
-            )
-            for r in reversed(self._references)
+            ResultClaim(r.target.call.id, r.target.index, r.stub.index, Reason.ASKED_AGAIN, tokens)
+            for r, tokens in reversed(self._references)
         )
 
     @cached_property
@@ -212,109 +219,37 @@ class ConversationClaims:
         return tuple([m for m in users if m is not None and m.index >= 0])
 
     @cached_property
-    def _named(self) -> tuple[tuple[int, int, list[ResultClaim]], ...]:
+    def _named(self) -> tuple[NamedTurn, ...]:
         """What users' turns name, the newest first: the message's index, how many names, and the claims. A turn claims
         results from before it, and those that come until the next turn that names something."""
-        found: list[tuple[int, int, list[ResultClaim]]] = []
-        until = None
-        for message in reversed(self._users if self._all else ()):
-            names = names_in(text_of(message, self._conventions))
-            if names:
-                results = [r for r in self._all if until is None or r.index < until]
-                found.append((message.index, len(names), self._claims_by(message, names, results)))
-                until = message.index
-        return tuple(found)
-
-    def _claims_by(self, message: Message, names: Names, results: Sequence[Result]) -> list[ResultClaim]:
-        """The claims of one turn: each definition, path and rare id in the newest result that has it, definitions of a
-        path that the turn names first. A result that comes after the turn is claimed when it comes, and the claim of an
-        older one ends there: so what stood at an earlier request follows from what was there then."""
-        made = _OfTurn()
-        before = [r for r in results if r.index < message.index]
-        self._claim_before(message, names, before, made)
-        for result in results[len(before) :]:
-            self._claim_after(message, names, result, made)
-        return sorted(made.claims, key=lambda claim: (claim.reason is Reason.NAMED, -claim.since))
-
-    def _claim_before(self, message: Message, names: Names, results: Sequence[Result], made: _OfTurn) -> None:
-        """Claims of the results before a turn."""
-        read = sorted(results, key=lambda r: (self._is_named(r, names), r.index), reverse=True)
-        wanted = dict.fromkeys(filter(self._is_in_results, names.definitions))
-        defined = set[str]()
-        for result in read if wanted else ():
-            texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
-            for name, text in texts.items():
-                claim = self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,))
-                made.put(name, claim, self._is_named(result, names))
-            wanted = dict.fromkeys(name for name in wanted if name not in texts)
-            defined |= {result.call.path} if texts else set()
-        for path in names.paths:
-            newest = next((r for r in read if _reads(r, path)), None)
-            if newest is not None and newest.call.path not in defined:
-                made.put(path, self._claim(newest, message, Reason.NAMED, self._meter.text(newest.text)))
-        for ident in filter(self._is_in_results, names.ids):
-            having = [r for r in results if ident in r.text]
-            made.times[ident] = len(having)
-            if 0 < len(having) <= RARE:
-                made.put(ident, self._claim_id(having[-1], message, ident))
-
-    def _claim_after(self, message: Message, names: Names, result: Result, made: _OfTurn) -> None:
-        """Claims of one result that came after the turn."""
-        is_named = self._is_named(result, names)
-        wanted = [
-            name for name in names.definitions if self._is_in_results(name) and (is_named or name not in made.of_path)
-        ]
-        texts = named_definitions(result.text, wanted, self._without_case(result)) if wanted else {}
-        for name, text in texts.items():
-            made.put(name, self._claim(result, message, Reason.DEFINITION, self._meter.text(text), (name,)), is_named)
-        for path in names.paths if not texts else ():
-            if _reads(result, path):
-                made.put(path, self._claim(result, message, Reason.NAMED, self._meter.text(result.text)))
-        for ident in filter(self._is_in_results, names.ids):
-            if ident in result.text:
-                made.times[ident] += 1
-                made.end(Reason.NAMED, ident, result.index)
-                if made.times[ident] <= RARE:
-                    made.put(ident, self._claim_id(result, message, ident))
-
-    def _claim_id(self, result: Result, message: Message, ident: str) -> ResultClaim:
-        lines = "\n".join(line for line in result.text.split("\n") if ident in line)
-        return self._claim(result, message, Reason.NAMED, self._meter.text(lines), ids=(ident,))
-
-    def _claim(
-        self,
-        result: Result,
-        message: Message,
-        reason: Reason,
-        tokens: int,
-        definitions: tuple[str, ...] = (),
-        ids: tuple[str, ...] = (),
-    ) -> ResultClaim:
-        since = max(message.index, result.index)
-        return ResultClaim(result.call.id, result.index, since, reason, tokens, definitions, ids, message.index)
-
-    def _is_in_results(self, name: str) -> bool:
-        """Whether any result has this name, in its own case or in lower case. Each name is searched for once."""
-        found = self._in_results.get(name)
-        if found is None:
-            found = self._in_results[name] = name in self._texts[0] or name in self._texts[1]
-        return found
-
-    @cached_property
-    def _texts(self) -> tuple[str, str]:
-        """The texts of all results, and the same without case."""
-        return "\0".join(r.text for r in self._all), "\0".join(map(self._without_case, self._all))
-
-    def _without_case(self, result: Result) -> str:
-        """A result's text without case, made once: each turn that names something searches all results."""
-        found = self._folded.get(id(result))
-        if found is None:
-            found = self._folded[id(result)] = result.text.casefold()
-        return found
-
-    @staticmethod
-    def _is_named(result: Result, names: Names) -> bool:
-        return bool(result.call.path) and any(same_path(result.call.path, path) for path in names.paths)
+        results = self._all
+        if not results:
+            return ()
+        last = len(self._blocks) - 1
+        at, turns = next(
+            ((at + 1, turns) for at in range(last, -1, -1) if (turns := TURNS.get(self._numbers[at])) is not None),
+            (0, NO_TURNS),
+        )
+        number = bisect_left(results, at, key=lambda r: r.place)
+        new = len(results) - number
+        several = new > SEVERAL or any(block.user is not None for block in self._blocks[at:])
+        reader = NamingTurns(results, self._meter, several=several)
+        said = next((m for m in self._users if m.index == turns.message), None)
+        reader.go_on(turns, said, NO_NAMES if said is None else names_in(text_of(said, self._conventions)))
+        for place in range(at, last + 1):
+            user = self._blocks[place].user
+            names = NO_NAMES if user is None or user.index < 0 else names_in(text_of(user, self._conventions))
+            while number < len(results) and results[number].place == place:
+                if user is not None and names and results[number].index >= user.index:
+                    reader.open(user, names, results[:number])
+                    names = NO_NAMES
+                reader.add(results[number])
+                number += 1
+            if user is not None and names:
+                reader.open(user, names, results[:number])
+            if place > last - LAST_BLOCKS:
+                remember_turns(self._numbers[place], reader.now())
+        return reader.now().closing()[::-1]
 
     @cached_property
     def _orders(self) -> tuple[tuple[MessageClaim, str], ...]:
@@ -388,10 +323,6 @@ class ConversationClaims:
         if message.kind is not Kind.ASSISTANT or message.calls or message.index < 0:
             return None
         return MessageClaim(message.index, since, Reason.TYPED, min(message.tokens, ANSWERED), answered=True)
-
-
-def _reads(result: Result, path: str) -> bool:
-    return bool(result.call.reads and result.call.path) and same_path(result.call.path, path)
 
 
 def places_of(blocks: Sequence[Block]) -> dict[int, int]:

@@ -43,6 +43,7 @@ class Names(msgspec.Struct, frozen=True, gc=False):
         return len(self.definitions) + len(self.paths) + len(self.ids)
 
 
+NO_NAMES = Names()
 CACHED, CACHED_BYTES = 20_000, 4 << 20
 FOUND: Bounded[int, Names] = Bounded(CACHED, CACHED_BYTES)
 FRAME, OF_A_NAME = 300, 60  # bytes of names in memory besides their letters

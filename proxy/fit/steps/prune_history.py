@@ -303,7 +303,8 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
             return size_of(blocks[place]).least
         return brief_cost(blocks[place], asked[place], draft.meter, BRIEF, params.arguments)
 
-    marks = Marks(draft.room, draft.fixed, low_of(draft, params.low), _older(params), exact=exact)
+    low, counting = low_of(draft, params.low), draft.meter.key
+    marks = Marks(draft.room, draft.fixed, low, _older(params), exact=exact, counting=counting)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about, _claimed(draft, facts))
     brief = found.brief(blocks)
     claimed = {i: _with_lines(blocks[i], draft, facts) for i in brief if blocks[i].user is not None}
@@ -372,7 +373,7 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     blocks = draft.blocks
     always = draft.fixed + sum(blocks[i].tokens for i in lasting(blocks))
     window = always + int((1 - _older(params)) * max(0, draft.room - always))
-    marks = Marks(window, draft.fixed, low_of(draft, params.low), 0.0)
+    marks = Marks(window, draft.fixed, low_of(draft, params.low), 0.0, counting=draft.meter.key)
     found = replay(blocks, marks, lambda place: blocks[place].tokens, _claimed(draft, facts))
     kept, brief = found.costs, found.brief(blocks)
     stay = [_with_lines(blocks[place], draft, facts) if place in brief else blocks[place] for place in kept]

@@ -31,7 +31,7 @@ class Marks:
     """The parameters of a cut. `room`: tokens over which a cut is made, of which `fixed` are taken by tools and the
     like. `low`: the share of what is not pinned to which it is cut. `recalled`: the share of that for older blocks by
     value; 0 keeps the newest only. `brief`: tokens of a result in its short form; `exact`: whether the short forms'
-    tokens were counted instead of estimated."""
+    tokens were counted instead of estimated. `counting`: how texts are counted (`Meter.key`), on which they depend."""
 
     room: int
     fixed: int
@@ -39,6 +39,7 @@ class Marks:
     recalled: float = 0.5
     brief: int = BRIEF
     exact: bool = False
+    counting: str = ""
 
     @property
     def bounds(self) -> Bounds:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import msgspec
 
@@ -22,7 +22,8 @@ from proxy.model.ports import Meter
 from proxy.model.structs import replace
 
 MAX_CACHED, MAX_CACHED_BYTES = 20_000, 16 << 20  # shortened messages of a hundred long conversations
-ENTRY = 256  # bytes of a cache entry besides the message
+MAX_BRIEF, MAX_BRIEF_BYTES = 20_000, 12 << 20  # short forms of old blocks: those of some sixty long runs
+ENTRY, MESSAGE = 256, 64  # bytes of a cache entry besides its messages, and of a message in it
 LONG_ARGUMENT = 100  # tokens of a string in an old call's arguments; a file that was written then is on disk now
 FRAME = 64  # the most tokens of a message besides its text
 SHORT_CALL = 20_000  # bytes of arguments; in a longer call the tokens around them are next to nothing
@@ -30,7 +31,10 @@ ANSWER = 60  # tokens of an old answer that stays only to complete a round
 ANSWER_WHY = "old answer"
 RESULT_WHY, OLD_WHY, CALL_WHY = "tool result over its cap", "old tool result", "arguments of an old call"
 
-SHORTENED: Bounded[int, bytes] = Bounded(MAX_CACHED, MAX_CACHED_BYTES)
+Short = tuple[str, bytes]  # the reason why a message was shortened, and its JSON
+SHORTENED: Bounded[int, Short] = Bounded(MAX_CACHED, MAX_CACHED_BYTES)
+BRIEF: Bounded[Hashable, tuple[Short | None, ...]] = Bounded(MAX_BRIEF, MAX_BRIEF_BYTES)  # None: not shortened
+AS_IS: Short = ("", b"")
 
 
 def costs_of_results(message: Message, meter: Meter) -> list[tuple[str, int]]:
@@ -89,13 +93,19 @@ def shorten_results(
         return message.edit([edit for call, limit in limits.items() for edit in edits(call, limit, parts[call])], why)
 
     named = next(iter(limits), "")  # the oldest of them
-    short = _cached(message, made, f"results {dict(limits)} {cap_chars} {preview} {source.mark} {names} {says_who}")
+    how = f"results {dict(limits)} {cap_chars} {preview} {source.mark} {_written(names)} {says_who} {why}"
+    short = _cached(message, made, meter, how)
     if short is message or says_who:
         return short
     same = partial(
         shorten_results, source=source, meter=meter, cap_chars=cap_chars, preview=preview, names=names, why=why
     )
     return replace(short, again=Again(message, short.raw, limits, meter, same))
+
+
+@lru_cache(maxsize=64)
+def _written(names: ArgumentNames) -> str:
+    return str(names)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,7 +147,7 @@ def shorten_arguments(message: Message, source: Source, meter: Meter, limit: int
         calls = [part for part in message.parts() if part.kind is PartKind.CALL and part.editable]
         return message.edit([(part, _arguments(part, query, meter, limit)) for part in calls], CALL_WHY)
 
-    return _cached(message, made, f"call {limit} {source.mark}")
+    return _cached(message, made, meter, f"call {limit} {source.mark}")
 
 
 def _arguments(call: Part, query: ResultQuery, meter: Meter, limit: int) -> str:
@@ -200,16 +210,55 @@ def brief_block(
     `read_on`."""
     if source is None:
         return _brief_answer(block, meter)
-    messages = tuple(
-        _brief_results(m, limit, source, meter, names) if m.answers else shorten_arguments(m, source, meter)
-        for m in block.messages
-    )
+    key = None if source.claimed else _key_of_brief(block, source, meter, limit, names)
+    known = None if key is None else BRIEF.get(key)
+    if known is None:
+        messages = tuple(_brief(m, source, meter, limit, names) for m in block.messages)
+        if key is not None:
+            made = zip(messages, block.messages, strict=True)
+            known = tuple([None if new is old else (new.why, new.raw) for new, old in made])
+            BRIEF.put(key, known, ENTRY + sum([MESSAGE + len(short[1]) for short in known if short is not None]))
+    else:
+        each = zip(block.messages, known, strict=True)
+        messages = tuple(
+            [m if short is None else _as_known(m, short, source, meter, limit, names) for m, short in each]
+        )
     return _shorter(block, messages, meter)
 
 
-def _brief_results(message: Message, limit: int, source: Source, meter: Meter, names: ArgumentNames) -> Message:
-    limits = {call: limit for call, cost in costs_of_results(message, meter) if cost > limit}
+def _key_of_brief(block: Block, source: Source, meter: Meter, limit: int, names: ArgumentNames) -> Hashable:
+    """What a block's short form depends on. Of the messages' JSON hashes are enough: they differ from process to
+    process."""
+    messages, user, tools = block.messages, source.user, source.tools()
+    said = tuple([(hash(m.raw), len(m.raw), m.tokens) for m in messages])
+    declared = tuple([tools.get(call.name, ()) for m in messages for call in m.calls]) if tools else ()
+    return (said, messages[0].format, 0 if user is None else user.mark, declared, meter.key, limit, names)
+
+
+def _brief(message: Message, source: Source, meter: Meter, limit: int, names: ArgumentNames) -> Message:
+    if not message.answers:
+        return shorten_arguments(message, source, meter)
+    limits = _over(message, meter, limit)
     return shorten_results(message, limits, source, meter, names=names, why=OLD_WHY) if limits else message
+
+
+def _as_known(
+    message: Message, short: Short, source: Source, meter: Meter, limit: int, names: ArgumentNames
+) -> Message:
+    """What `_brief` makes of a message, as it is remembered."""
+    why, raw = short
+    again = None
+    if message.answers:
+        same = partial(
+            shorten_results, source=source, meter=meter, cap_chars=None, preview=None, names=names, why=OLD_WHY
+        )
+        again = Again(message, raw, _over(message, meter, limit), meter, same)
+    return replace(message, raw=raw, why=why, again=again)
+
+
+def _over(message: Message, meter: Meter, limit: int) -> dict[str, int]:
+    """The limit of each result of a message that is longer."""
+    return {call: limit for call, cost in costs_of_results(message, meter) if cost > limit}
 
 
 def _brief_answer(block: Block, meter: Meter) -> Block:
@@ -220,7 +269,7 @@ def _brief_answer(block: Block, meter: Meter) -> Block:
     def made() -> Message:
         return shorten_message(message, meter, ANSWER, lambda text, room: head_and_tail(text, room, meter), ANSWER_WHY)
 
-    return _shorter(block, (_cached(message, made, "answer"),), meter)
+    return _shorter(block, (_cached(message, made, meter, "answer"),), meter)
 
 
 def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block:
@@ -232,14 +281,13 @@ def _shorter(block: Block, messages: tuple[Message, ...], meter: Meter) -> Block
     return short if short.tokens < block.tokens else block.made()
 
 
-def _cached(message: Message, make: Callable[[], Message], how: str) -> Message:
-    """The result of `make` for a message, cached by the message, its token count (which differs between meters) and
-    `how`, the parameters of `make`."""
-    key = digest(message.raw, how, str(message.tokens))
+def _cached(message: Message, make: Callable[[], Message], meter: Meter, how: str) -> Message:
+    """The result of `make` for a message, cached by the message, how it is counted, and `how`, the parameters of
+    `make`."""
+    key = digest(message.raw, how, f"{message.tokens} {meter.key}")
     found = SHORTENED.get(key)
     if found is None:
         done = make()
-        SHORTENED.put(key, b"" if done is message else done.why.encode() + b"\0" + done.raw, ENTRY + len(done.raw))
+        SHORTENED.put(key, AS_IS if done is message else (done.why, done.raw), ENTRY + len(done.raw))
         return done
-    why, _, raw = found.partition(b"\0")
-    return replace(message, raw=raw, why=why.decode()) if found else message
+    return message if found == AS_IS else replace(message, raw=found[1], why=found[0])
