@@ -6,7 +6,6 @@ The ASGI scope contains the cycle as `plimsoll.cycle`. It offers operations that
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -26,8 +25,8 @@ CLOSE = (b"connection", b"close")
 HEAD_END = b"\r\n\r\n"
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 NO_BODY = frozenset((204, 304))  # RFC 9112, 6.3: the response ends with its head
-ILLEGAL_NAME = re.compile(rb'[\x00-\x1f\x7f()<>@,;:\[\]={} \t\\"]')  # RFC 9110, 5.6.2
-ILLEGAL_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110, 5.5
+FRAMING = frozenset((b"content-length", b"transfer-encoding", b"connection"))
+CHUNKED = (b"transfer-encoding", b"chunked")
 FAILED = b"Internal Server Error"
 FAILED_HEADERS = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(FAILED)), CLOSE)
 
@@ -276,12 +275,17 @@ class Cycle:
     def _send_head(self, status: int, headers: Sequence[Header]) -> None:
         self.response_started = True
         self.waiting_for_100_continue = False
-        lines = [STATUS_LINE[status]]
+        head = head_of(START_LINE[status], [*headers, *self._frame(status, headers)])
+        if head is None:
+            raise RuntimeError("a line break in a header")
+        self.transport.write(head + HEAD_END)
+
+    def _frame(self, status: int, headers: Sequence[Header]) -> list[Header]:
+        """Notes how the response's headers frame its body. Returns the headers that they lack for it."""
         framed = closes = False
         for name, value in headers:
-            if ILLEGAL_NAME.search(name) or ILLEGAL_VALUE.search(value):
-                raise RuntimeError("an invalid character in a header")
-            name = name.lower()
+            if name not in FRAMING:
+                continue
             if name == b"content-length" and not framed:
                 framed, self._remaining = True, int(value)
             elif name == b"transfer-encoding" and value.lower() == b"chunked":
@@ -289,17 +293,14 @@ class Cycle:
                 self._remaining = 0
             elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
                 self.keep_alive, closes = False, True
-            lines.append(b"%b: %b\r\n" % (name, value))
-        if not self.keep_alive and not closes:
-            lines.append(b"connection: close\r\n")
+        lacking = [] if self.keep_alive or closes else [CLOSE]
         if not framed and self.scope["method"] != "HEAD" and status not in NO_BODY:
             if self.scope["http_version"] == "1.1":
                 self._chunked = True
-                lines.append(b"transfer-encoding: chunked\r\n")
+                lacking.append(CHUNKED)
             else:
                 self._ends_with_connection = True
-        lines.append(b"\r\n")
-        self.transport.write(b"".join(lines))
+        return lacking
 
     def _send_body(self, body: bytes, more: bool) -> None:
         if self.scope["method"] == "HEAD":

@@ -142,6 +142,37 @@ def test_an_application_that_fails_tells_nothing_of_its_error(started: bool) -> 
     assert events == [("an application failed", {"error": "ValueError"})]
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+@pytest.mark.parametrize("header", [(b"x-a", b"1\r\nx-b: 2"), (b"x-a\r\nx-b", b"2"), (b"x-a", b"1\nx-b: 2")])
+def test_no_header_brings_another_one(at_once: bool, header: tuple[bytes, bytes]) -> None:
+    """However the head is written: it is not sent at all."""
+
+    async def injects(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = [(b"content-length", b"2"), header]
+        if at_once and (cycle := cycle_of(scope)) is not None and cycle.send_at_once(200, headers, b"ok"):
+            return
+        await send({**OK, "headers": headers})
+
+    async def check() -> None:
+        async with serving(injects) as server, dialling(server.ports[0]) as client:
+            await client.send(get(b"/"))
+            assert await client.rest() == b""
+
+    run(check())
+
+
+def test_what_frames_a_body_is_added_where_it_lacks() -> None:
+    async def check() -> None:
+        async with serving(tells) as server, dialling(server.ports[0]) as client:
+            await client.send(get(b"/").replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+            head, _, _ = (await client.rest()).partition(b"\r\n\r\n")
+            assert head.endswith(b"\r\nconnection: close\r\ntransfer-encoding: chunked")
+
+    run(check())
+
+
 @pytest.mark.parametrize("started", [False, True])
 def test_an_application_that_does_not_answer_does_not_leave_its_client_waiting(started: bool) -> None:
     async def idle(scope: Scope, receive: Receive, send: Send) -> None:
