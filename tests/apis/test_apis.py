@@ -149,4 +149,4 @@ def test_what_an_api_and_a_server_name_is_there() -> None:
         assert server.prompt_cache in ("", *CACHES)
         assert not server.mark or (api is not None and server.models is not None)
     for api in apis():
-        assert servers()[api.server.name] is api.server and has_path(api.server, api.paths[0])
+        assert servers()[api.server.name] is api.server and has_path(api.server, api.path)

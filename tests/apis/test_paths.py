@@ -79,4 +79,5 @@ def test_a_log_shows_of_a_path_only_the_words_of_known_apis(target: bytes, told:
 
 def test_every_apis_usual_path_may_carry_the_key_and_is_shown_whole() -> None:
     for api in apis():
-        assert takes_key("POST", api.paths[0].encode()) and shown(api.paths[0].encode()) == api.paths[0]
+        for path in api.paths[:1]:
+            assert takes_key("POST", path.encode()) and shown(path.encode()) == path

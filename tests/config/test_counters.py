@@ -7,6 +7,7 @@ from typing import Any
 from proxy.apis import apis
 from proxy.config.counters import merged, parse_counters
 from proxy.config.rules import load_rules
+from proxy.tokens.formats import FORMATS
 
 
 def row(name: str, **fields: Any) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def test_each_problem_names_its_row() -> None:
     wrong = [row("b", hosts=[]), row("c", calls=7), row("d", api="message"), row("a"), 7, row("e", form="nobody")]
     rows, problems = parse_counters({"counter": [row("a"), *wrong], "count": []})
     assert [found.name for found in rows] == ["a"]
-    known = "chat, completions, embeddings, generate, messages, ollama, responses"
+    known = ", ".join(FORMATS)
     assert problems == [
         "count: unknown table, must be counter",
         "counter 2 (b): needs hosts or owners",
