@@ -29,7 +29,8 @@ from proxy.model.structs import replace
 GAP = 3  # tokens of the mark between two quotes
 FULL, TRIES = 0.97, 3  # costs are estimates: quotes are chosen again for the room that is left, up to this share of it
 HELD = f"{QUOTED}relevance at the last cut"
-NEWS, CHANGES = 2.0, 0.02  # the score of what may change the best quotes, and its share of the room (measured)
+NEWS = 2.0  # the score of what may change the best quotes, ...
+CHANGES = 0.02  # ... and its share of the room (measured)
 FIRST = 3.0  # the score of what comes before all others: the best of these has 1, and costs weigh little
 NONE_FIRST: Mapping[int, Sequence[tuple[int, int]]] = {}
 LONG = 0.25  # share of the room from which a dropped message is quoted by its passages, not whole; less if less is left

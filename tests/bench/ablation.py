@@ -3,7 +3,7 @@
     python -m tests.bench.ablation FOLDER MEASURE[:LADDER] MODULE.NAME=VALUE [...] [--limit N] [--json FILE]
 
 FOLDER is that of `tests.bench.fidelity`. MEASURE is `history`, `tools` or `agents`. MODULE is the name of a file of
-`proxy/fit/relevance/` or `proxy/fit/steps/`. Changes joined by `,,` are made together. Each variant runs from a copy of
+`proxy/fit/`. Changes joined by `,,` are made together. Each variant runs from a copy of
 the source in which the constant has the other value; the first row is the unchanged source.
 """
 
@@ -25,7 +25,7 @@ from tests.bench.arguments import measures
 from tests.bench.fidelity import started, tokenizers
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("proxy/fit/relevance", "proxy/fit/steps")
+FOLDER = "proxy/fit"
 PORT = 19380
 TOGETHER = ",,"
 FIGURES = ("recall", "natural", "prefix", "priced", "support", "over")  # of a row, where it has them
@@ -36,7 +36,7 @@ def changed(root: Path, change: str) -> None:
     place, _, value = change.partition("=")
     module, _, name = place.rpartition(".")
     assigned = re.compile(rf"^(?:\w+, )*{re.escape(name)}(?:, \w+)*(?:: [^=\n]+)? = .*\n", re.MULTILINE)
-    files = [file for folder in FOLDERS for file in (root / folder).rglob(f"{module}.py")]
+    files = [file for file in (root / FOLDER).rglob(f"{module}.py")]
     if [len(assigned.findall(file.read_text("utf-8"))) for file in files] != [1]:
         raise ValueError(f"{place}: no constant of that name is assigned once, on one line")
     source = files[0].read_text("utf-8")

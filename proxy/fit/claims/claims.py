@@ -43,7 +43,7 @@ GIVEN_BACK = 0.5  # shares of the room (DESIGN 5a)
 ONE_DEFINITION, DEFINITIONS = 0.25, 0.5
 OTHERS = 0.2
 RESULTS = 0.65  # all results together: the newest needs room, too
-# Names of a turn; of one that has more, as a plan or an issue, the claims share as much less (measured).
+# Names of a turn; of one that has more, as a plan or an issue, the claims share as much less.
 FEW = 8
 TYPED = 0.1
 ORDERS = 0.2  # of a chat's room: it has no results

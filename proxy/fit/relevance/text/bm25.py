@@ -30,7 +30,7 @@ FORMS = 256  # words with one stem or prefix that are matched: a bound for hosti
 MEANT = 200  # words of a query that words of similar meaning match too: each is compared with the whole vocabulary
 MAX_INDEXES, MAX_BYTES = 1_000, 40 << 20  # kept: 8 chats of 75k tokens, 40 runs of agents
 POSTING_BYTES = 64  # measured: 50 to 70
-READING_POSTINGS = 16  # memory of a reading besides its tokens, in postings (measured)
+READING_POSTINGS = 16  # memory of a reading besides its tokens, in postings (measured: 18 in chats, more in runs)
 
 
 @dataclass(frozen=True, slots=True)

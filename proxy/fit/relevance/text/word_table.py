@@ -36,7 +36,8 @@ MAGIC = b"PLW1"
 NEAREST = 30  # similar words that are used for a word
 LEAST_SIMILAR = 0.25  # a lower similarity is noise
 TRANSLATIONS, LEAST_TRANSLATED = 10, 0.35  # the same for a word of another language (measured)
-ENDING, SHORTEST = 2, 4  # letters that a form of such a word may have more than the word (measured), which has so many
+ENDING = 2  # letters that a form of such a word may have more than the word (measured), ...
+SHORTEST = 4  # ... which has so many at least
 
 
 class WordTable:
