@@ -11,6 +11,7 @@ from proxy.apis.openai_chat.scan import INSTRUCTIONS, MESSAGES, UNPROVABLE_PARTS
 from proxy.apis.openai_chat.scan import known_prefix as known_prefix
 from proxy.apis.openai_chat.scan import scan as scan
 from proxy.model import oversized_json
+from proxy.model.bounded import Bounded
 from proxy.model.conversation import BOUND, NO_ID, NOT_STORED, Call, Costs, Kind, Message, Prompt, ReplyLimit
 from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value
 from proxy.model.names import name_of
@@ -41,6 +42,8 @@ NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 BINDING = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
 SCHEMAS = ("tools", "functions")
+SEARCHED = 1024  # bytes of a message from which on it is remembered whether it may have parts of unknown cost
+OPAQUE: Bounded[tuple[int, int], bool] = Bounded(20_000)  # by hash and length of a message
 
 
 class _Function(msgspec.Struct, gc=False):
@@ -102,10 +105,29 @@ def parse(
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        costs=Costs.of(not plain and oversized_json.holds(head[MESSAGES], UNPROVABLE_PARTS)),
+        costs=Costs.of(not plain and _is_opaque(head[MESSAGES], messages, whole)),
         stored=BOUND if not plain and any(oversized_json.find(body, mark) >= 0 for mark in BINDING) else NOT_STORED,
         tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
     )
+
+
+def _is_opaque(raw: msgspec.Raw, messages: Sequence[Message], whole: Whole) -> bool:
+    """Whether the messages may have parts whose cost no count can prove. Long ones are searched once, and remembered: a
+    client sends them again at each turn."""
+    if whole is not itself:  # their texts are shortened in `raw`, and too long to be searched at once
+        return oversized_json.holds(raw, UNPROVABLE_PARTS)
+    short = b"\n".join([m.raw for m in messages if len(m.raw) < SEARCHED])
+    return _may_be_opaque(short) or any([_is_long_opaque(m.raw) for m in messages if len(m.raw) >= SEARCHED])
+
+
+def _is_long_opaque(raw: bytes) -> bool:
+    key = (hash(raw), len(raw))
+    found = OPAQUE.get(key)
+    return OPAQUE.put(key, _may_be_opaque(raw)) if found is None else found
+
+
+def _may_be_opaque(raw: bytes) -> bool:
+    return any(sign in raw for sign in UNPROVABLE_PARTS)
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

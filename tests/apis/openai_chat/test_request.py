@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat.request import parse, render, without_extension, without_stream
+from proxy.apis.openai_chat.request import SEARCHED, parse, render, without_extension, without_stream
 from proxy.apis.openai_chat.scan import known_prefix, scan
 from proxy.fit.plan import plan, start
 from proxy.model.conversation import Call, Prompt
@@ -120,6 +120,16 @@ def test_images_and_sound_need_a_model_for_them_and_are_opaque() -> None:
     assert found.needs == {"vision", "audio"} and found.opaque
     told = parse(body([user('he wrote "image_url" there')]))
     assert told.needs == frozenset() and not parse(asking()).opaque
+
+
+@pytest.mark.parametrize("size", [3, SEARCHED, 3 * SEARCHED])
+def test_one_part_of_unknown_cost_among_long_messages_makes_a_prompt_opaque(size: int) -> None:
+    plain, long = [user("x" * size) for _ in range(3)], {"type": "text", "text": "y" * size}
+    for place in range(3):
+        for kind, opaque in (("image_url", True), ("file", True), ("text", False)):
+            asked = [*plain[:place], {"role": "user", "content": [long, {"type": kind, "text": "z"}]}, *plain[place:]]
+            for _ in range(2):  # searched, and remembered
+                assert parse(body(asked)).opaque is opaque
 
 
 @pytest.mark.parametrize(
