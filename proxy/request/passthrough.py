@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from proxy.apis import error_body, stream_format
 from proxy.apis.paths import shown
@@ -20,7 +20,7 @@ from proxy.http.server.cycle import CLOSE
 from proxy.http.tunnel import Tunnel
 from proxy.model.outcome import PASSTHROUGH, WEBSOCKET, Outcome
 from proxy.request.tracing import RequestTrace
-from proxy.upstreams.upstream import Sender
+from proxy.upstreams.upstream import Body, Sender
 from proxy.wire.headers import REQUEST_ID, Header, answered_id, request_id, to_client, value_of
 
 SWITCHED = 101
@@ -154,7 +154,7 @@ class _Passage:
             return "broken_off", SWITCHED
         return ("passed" if tunnel.client.error is None else "cancelled"), SWITCHED
 
-    async def _body(self) -> bytes | AsyncIterator[bytes] | None:
+    async def _body(self) -> Body:
         """The body: bytes if it arrived whole, else a stream. Then `_receive` of the stream detects a disconnect."""
         headers = self._scope["headers"]
         length = value_of(headers, b"content-length")

@@ -61,20 +61,9 @@ def meter_for(
     family, scale, known = counting.family, learned.scale, learned.media
     shape = Shape.TOOLS if any([len(prompt.head.get(key, b"")) > NO_TOOLS for key in body.tools]) else Shape.TEXT
     correction = None if family.own else _plausible(learned.correction, shape, family)
-    if correction is None:
-        return RequestMeter(
-            prompt,
-            body,
-            counting,
-            memory,
-            system=system,
-            factor=scale * family.factor,
-            scale=scale,
-            correction=None,
-            known=known,
-            shape=shape,
-        )
-    factor, offset = scale * (correction.ratio or family.factor), round(scale * correction.offset)
+    factor, offset = scale * family.factor, 0
+    if correction is not None:
+        factor, offset = scale * (correction.ratio or family.factor), round(scale * correction.offset)
     return RequestMeter(
         prompt,
         body,

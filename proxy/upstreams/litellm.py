@@ -24,7 +24,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,7 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.pool import Timeouts
 from proxy.http.client.response import Fault, Sink, TransportError
-from proxy.upstreams.upstream import FORBIDDEN, UNAUTHORIZED, httpx_timeout, refused_key
+from proxy.upstreams.upstream import FORBIDDEN, UNAUTHORIZED, Body, httpx_timeout, refused_key
 from proxy.wire.headers import Header, value_of
 
 PACKAGE = "litellm"
@@ -131,13 +131,7 @@ class LiteLLM:
             self._complete = await asyncio.shield(self._loading)
         return self._complete
 
-    async def send(
-        self,
-        method: str,
-        target: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None = None,
-    ) -> Answer:
+    async def send(self, method: str, target: bytes, headers: Sequence[Header], body: Body = None) -> Answer:
         """Sends a chat request, and waits for its answer or for the first piece of its stream. Raises UpstreamError if
         the provider cannot be reached, is late, or refuses the operator's key."""
         path = target.partition(b"?")[0].decode("latin-1")

@@ -25,6 +25,7 @@ from proxy.wire.headers import CREDENTIALS, SWITCH, Header, to_upstream, value_o
 from proxy.wire.paths import brings_key
 
 DEFAULT = Timeouts()
+Body = bytes | AsyncIterator[bytes] | None  # of a request; None: there is none
 CLIENT_PREFIX = b"/v1"  # what clients have before a path, and what the upstream's URL brings itself
 USUAL = CLIENT_PREFIX + b"/"
 BESIDE = tuple(root.encode() for server in servers().values() if server.beside for root in server.roots)
@@ -50,13 +51,7 @@ class Link(Protocol):
 class Sender(Protocol):
     """What requests are sent to: an `Upstream`, or a library that translates them."""
 
-    async def send(
-        self,
-        method: str,
-        target: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None = None,
-    ) -> Answer:
+    async def send(self, method: str, target: bytes, headers: Sequence[Header], body: Body = None) -> Answer:
         """Sends a request and waits for the head of its answer. Raises UpstreamError."""
 
     async def upgrade(self, target: bytes, headers: Sequence[Header]) -> Answer:
@@ -104,13 +99,7 @@ class Upstream:
         """Sends this key from now on with requests that came without one; None: no key."""
         self._key = f"Bearer {api_key}".encode() if api_key else b""
 
-    async def send(
-        self,
-        method: str,
-        target: bytes,
-        headers: Sequence[Header],
-        body: bytes | AsyncIterator[bytes] | None = None,
-    ) -> Answer:
+    async def send(self, method: str, target: bytes, headers: Sequence[Header], body: Body = None) -> Answer:
         """Sends a client's request and waits for the head of the answer.
 
         `target` is the client's own, `headers` are as the client sent them: what may not be forwarded is left out
@@ -157,9 +146,7 @@ class Upstream:
             return (self.base_path + rest) if self.base_path else b"/" + rest
         return self.base_path + target
 
-    def _headers(
-        self, method: str, target: bytes, headers: Sequence[Header], body: bytes | AsyncIterator[bytes] | None
-    ) -> list[Header]:
+    def _headers(self, method: str, target: bytes, headers: Sequence[Header], body: Body) -> list[Header]:
         if self.access is not None:
             ours = [self._host, *self.access.request_headers(method, target, headers)]
         else:

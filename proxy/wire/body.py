@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 
 from proxy.model import oversized_json
-from proxy.model.lenient_json import RAWS, UNREADABLE, mapping, object_of
+from proxy.model.lenient_json import RAWS, UNREADABLE, mapping, object_of, raw_value
 from proxy.wire.controls import MESSAGE_KEY
 from proxy.wire.scan import NULL, NotUnderstood, reason
 
@@ -75,3 +75,11 @@ def without_message_key(
     written = b",".join(object_of(copied(message, whole).items()) for message in messages)
     pins = frozenset(i for i, value in enumerate(values, first(head)) if mapping(value).get(PIN) is True)
     return object_of({**copied(head, whole), field: b"[" + written + b"]"}.items()), pins
+
+
+def least_reply(head: Mapping[str, bytes]) -> int:
+    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget (Anthropic's rule, also
+    where its models are asked by chat completions)."""
+    raw = head.get("thinking")
+    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
+    return budget + 1 if isinstance(budget, int) and budget > 0 else 0

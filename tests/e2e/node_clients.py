@@ -8,10 +8,15 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from proxy.simulator.app import SimulatorConfig
 from tests.e2e.client_scripts import BODIES, Told, missing, run_script
-from tests.e2e.world import World
+from tests.e2e.world import World, world
 
 HERE = Path(__file__).parent / "node"
 CACHE = Path(__file__).parents[2] / ".bench" / "node-clients"
@@ -56,3 +61,61 @@ def run_client(here: World, script: str) -> tuple[Told, Told]:
         (folder / "bodies.json").write_text(json.dumps(BODIES))
         straight = run_script(here, folder, "node", script, here.straight, "straight")
         return straight, run_script(here, folder, "node", script, here.through, "through")
+
+
+# The tests that every client has; its file gives them their names. `here` and `told` are its fixtures.
+
+Check = Callable[..., None]
+
+
+def worlds(config: SimulatorConfig | None = None) -> Any:
+    """The fixture `here`: the proxy before a simulator."""
+
+    @pytest.fixture(scope="module")
+    def here() -> Iterator[World]:
+        with world(config) if config is not None else world() as made:
+            yield made
+
+    return here
+
+
+def told_by(script: str) -> Any:
+    """The fixture `told`: what the client was told straight, and through the proxy."""
+
+    @pytest.fixture(scope="module")
+    def told(here: World) -> tuple[Told, Told]:
+        return run_client(here, script)
+
+    return told
+
+
+def same_through_the_proxy(*scenarios: str) -> Check:
+    """A test of each scenario: its answer or failure is the same both ways."""
+
+    @pytest.mark.parametrize("scenario", scenarios)
+    def check(told: tuple[Told, Told], scenario: str) -> None:
+        straight, through = (way[scenario] for way in told)
+        assert straight == through
+
+    return check
+
+
+def fails_as(kinds: Mapping[str, str]) -> Check:
+    """A test of each scenario: its failure has this kind, both ways."""
+
+    @pytest.mark.parametrize(("scenario", "kind"), kinds.items())
+    def check(told: tuple[Told, Told], scenario: str, kind: str) -> None:
+        assert [way[scenario]["failure"]["kind"] for way in told] == [kind, kind]
+
+    return check
+
+
+def tried(tries: Mapping[str, int]) -> Check:
+    """A test of each scenario: the client sends it so often, both ways."""
+
+    @pytest.mark.parametrize(("scenario", "times"), tries.items())
+    def check(here: World, told: tuple[Told, Told], scenario: str, times: int) -> None:
+        assert told
+        assert [len(here.seen(f"{scenario} {tag}")) for tag in ("straight", "through")] == [times, times]
+
+    return check

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.client_scripts import CALLS, Told
-from tests.e2e.node_clients import run_client
-from tests.e2e.world import World, world
+from tests.e2e.node_clients import fails_as, same_through_the_proxy, told_by, tried, worlds
+from tests.e2e.world import World
 
 SAME = (
     *("answer", "text", "stream", "helper", "reasoning", "tools", "parallel", "parsed", "continued", "counted"),
@@ -17,44 +15,21 @@ SAME = (
 )
 
 
-@pytest.fixture(scope="module")
-def here() -> Iterator[World]:
-    with world(SimulatorConfig(window=128_000, windows={"gpt-4": 8192})) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def told(here: World) -> tuple[Told, Told]:
-    """What the client was told straight, and through the proxy."""
-    return run_client(here, "openai_responses.mjs")
-
-
-@pytest.mark.parametrize("scenario", SAME)
-def test_it_is_the_same_through_the_proxy(told: tuple[Told, Told], scenario: str) -> None:
-    straight, through = (way[scenario] for way in told)
-    assert straight == through
-
-
-@pytest.mark.parametrize(
-    ("scenario", "kind"),
-    [
-        ("unauthorised", "AuthenticationError"),
-        ("limited", "RateLimitError"),
-        ("failing", "InternalServerError"),
-        ("orphan", "BadRequestError"),
-        ("unfit", "BadRequestError"),
-        ("impatient", "APIConnectionTimeoutError"),
-        ("aborted", "APIUserAbortError"),
-    ],
+here = worlds(SimulatorConfig(window=128_000, windows={"gpt-4": 8192}))
+told = told_by("openai_responses.mjs")
+test_it_is_the_same_through_the_proxy = same_through_the_proxy(*SAME)
+test_a_failure_is_of_the_kind_that_programs_expect = fails_as(
+    {
+        "unauthorised": "AuthenticationError",
+        "limited": "RateLimitError",
+        "failing": "InternalServerError",
+        "orphan": "BadRequestError",
+        "unfit": "BadRequestError",
+        "impatient": "APIConnectionTimeoutError",
+        "aborted": "APIUserAbortError",
+    }
 )
-def test_a_failure_is_of_the_kind_that_programs_expect(told: tuple[Told, Told], scenario: str, kind: str) -> None:
-    assert [way[scenario]["failure"]["kind"] for way in told] == [kind, kind]
-
-
-@pytest.mark.parametrize(("scenario", "tries"), [("unauthorised", 1), ("limited", 3), ("failing", 2), ("orphan", 1)])
-def test_a_failure_is_tried_as_often(here: World, told: tuple[Told, Told], scenario: str, tries: int) -> None:
-    assert told
-    assert [len(here.seen(f"{scenario} {tag}")) for tag in ("straight", "through")] == [tries, tries]
+test_a_failure_is_tried_as_often = tried({"unauthorised": 1, "limited": 3, "failing": 2, "orphan": 1})
 
 
 def test_what_nothing_makes_fit_costs_nothing(here: World, told: tuple[Told, Told]) -> None:

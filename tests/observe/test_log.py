@@ -13,43 +13,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from proxy.model.outcome import Outcome, Usage
-from proxy.model.plan import Note
+from proxy.model.outcome import Outcome
 from proxy.model.trace import Trace
 from proxy.observe import log
 from proxy.observe.log import json_line, lost_json, lost_text, make_access_log, printable, text_line
 from tests.counted_work import calls_of
-
-FITTED = Outcome(
-    endpoint="chat",
-    result="fitted",
-    status=200,
-    mode="fit",
-    ladder="default",
-    model="gpt-4",
-    model_sent="gpt-4",
-    window=8192,
-    window_source="litellm",
-    quality="exact",
-    prompt=7793,
-    prompt_sent=3691,
-    reserve=3000,
-    reply_asked=3000,
-    reply_sent=3000,
-    load_before=1.32,
-    load_after=0.82,
-    messages_in=144,
-    messages_sent=69,
-    notes=(Note("prune_history", 7793, 3691, 3000, 3000, "gpt-4", "gpt-4"),),
-    usage=Usage(3691, 7),
-    own_seconds=0.00123,
-    upstream_seconds=0.25,
-    path="/v1/chat/completions",
-    attempts=1,
-)
-PASSED = Outcome(
-    "passthrough", "passed", 200, own_seconds=0.0001, upstream_seconds=0.004, path="/v1/models", attempts=1
-)
+from tests.observe.outcomes import FITTED, PASSED
 
 
 def told(outcome: Outcome) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from proxy.apis.anthropic_messages.scan import known_prefix as known_prefix
 from proxy.apis.anthropic_messages.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.conversation import Call, Costs, Kind, Message, Prompt, ReplyLimit, Stored
-from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value, read, string
+from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, read, string
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -26,6 +26,7 @@ from proxy.wire.body import (
     Whole,
     copied,
     decoded,
+    least_reply,
     view_of,
     without_fields,
     without_message_key,
@@ -107,7 +108,7 @@ def parse(
         model=model,
         messages=tuple(messages),
         head=fields,
-        reply=ReplyLimit(limit, LIMIT, _thinking(fields)),
+        reply=ReplyLimit(limit, LIMIT, least_reply(fields)),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
@@ -187,13 +188,6 @@ def _is_reminded(said: msgspec.Raw) -> bool:
     """Whether all texts beside results are a program's own: then no user speaks in the message."""
     others = [block for block in _REMINDED.decode(said).content if block.type != TOOL_RESULT]
     return all([block.text.startswith(REMINDER) and block.text.rstrip().endswith(REMINDER_END) for block in others])
-
-
-def _thinking(head: Mapping[str, bytes]) -> int:
-    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget."""
-    raw = head.get("thinking")
-    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
-    return budget + 1 if isinstance(budget, int) and budget > 0 else 0
 
 
 def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:

@@ -13,7 +13,7 @@ from proxy.apis.openai_chat.scan import scan as scan
 from proxy.model import oversized_json
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import BOUND, NO_ID, NOT_STORED, Call, Costs, Kind, Message, Prompt, ReplyLimit
-from proxy.model.lenient_json import UNREADABLE, RawFields, mapping, object_of, raw_value
+from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
@@ -24,6 +24,7 @@ from proxy.wire.body import (
     copied,
     decoded,
     itself,
+    least_reply,
     view_of,
     without_fields,
     without_message_key,
@@ -101,7 +102,7 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        reply=ReplyLimit(max(limits.values(), default=None), next(iter(limits), "max_tokens"), _thinking(fields)),
+        reply=ReplyLimit(max(limits.values(), default=None), next(iter(limits), "max_tokens"), least_reply(fields)),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
@@ -195,13 +196,6 @@ def _answers(found: _Message) -> tuple[str, ...]:
 def _called(call: _ToolCall) -> str:
     target = call.function or call.custom
     return (target.name or "") if target is not None else ""
-
-
-def _thinking(head: Mapping[str, bytes]) -> int:
-    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget (Anthropic's rule)."""
-    raw = head.get("thinking")
-    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
-    return budget + 1 if isinstance(budget, int) and budget > 0 else 0
 
 
 def _needs(head: Mapping[str, bytes], body: bytes) -> frozenset[str]:

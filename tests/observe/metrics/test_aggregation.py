@@ -17,8 +17,8 @@ from proxy.observe.metrics.aggregation import MAX_BASES, MAX_MODEL_LABELS, Aggre
 from proxy.observe.metrics.costs import no_prices
 from proxy.observe.metrics.exposition import BATCH_SIZE, Metrics, model_label
 from proxy.observe.metrics.outcome_metrics import OTHER
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import UNCOUNTED, counted, scraped
-from tests.observe.test_log import FITTED, PASSED
 
 
 @pytest.fixture(scope="module")

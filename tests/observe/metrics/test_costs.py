@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from proxy.fit.money import CACHES, Prices, Rates
 from proxy.model.outcome import Outcome, Repeated, Usage
 from proxy.observe.metrics.exposition import Metrics
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import scraped
-from tests.observe.test_log import FITTED, PASSED
 
 MICRO = 1e-6
 CHEAP = Prices(Rates(2 * MICRO, 10 * MICRO, 0.5 * MICRO))

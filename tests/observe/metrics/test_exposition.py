@@ -22,8 +22,8 @@ from proxy.observe.metrics.exposition import Metrics, model_label, prefers_openm
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.read_metrics import BuildFacts
 from tests.counted_work import calls_of
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import UNCOUNTED, Cache, scraped
-from tests.observe.test_log import FITTED, PASSED
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ SEVERAL = """
 import asyncio, os, sys
 from pathlib import Path
 from proxy.observe.metrics.exposition import Metrics
-from tests.observe.test_log import FITTED, PASSED
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import Cache
 
 folder = Path(sys.argv[1])

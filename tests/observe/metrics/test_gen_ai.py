@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from proxy.model.outcome import Outcome
 from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.metrics.gen_ai import GEN_AI_METRICS, GenAi
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import scraped
-from tests.observe.test_log import FITTED, PASSED
 
 CALL = "gen_ai_operation_name=chat,gen_ai_provider_name=openai,gen_ai_request_model=gpt-4,gen_ai_response_model=%s"
 STREAM = replace(FITTED, stream=True, first_byte_seconds=0.05)

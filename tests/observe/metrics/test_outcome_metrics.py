@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from proxy.model.outcome import Unmoved, Usage
 from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.metrics.outcome_metrics import METRICS, eventful
+from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import CLAMPED, SWITCHED, UNCOUNTED, counted, scraped
-from tests.observe.test_log import FITTED, PASSED
 
 
 def test_requests_are_counted_by_what_became_of_them() -> None:

@@ -11,37 +11,21 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.observe.tracing.spans import CLIENT, SERVER, Attributes, Server, Span, spans_of, upstream_server
+from tests.observe import outcomes
 
 OPENAI, LOCAL = Server("openai", "api.openai.com", 443), Server("vllm", "vllm", 8000)
 OWN, PARENT, FIRST, SECOND = "a" * 16, "b" * 16, "1" * 16, "2" * 16
 TRACE = Trace("c" * 32, OWN, "POST", 100, 900, PARENT, (AttemptSpan(FIRST, 200, 800, 200),))
 PASSED = Outcome("passthrough", "passed", 200, path="/v1/models", attempts=1, trace=replace(TRACE, method="GET"))
-FITTED = Outcome(
-    endpoint="chat",
-    result="fitted",
-    status=200,
-    mode="fit",
-    ladder="default",
-    model="gpt-4",
-    model_sent="gpt-4",
-    window=8192,
-    window_source="litellm",
-    quality="exact",
-    prompt=7793,
+FITTED = replace(
+    outcomes.FITTED,
     prompt_sent=4995,
-    reserve=3000,
-    reply_sent=3000,
-    load_before=1.32,
     load_after=0.98,
-    messages_in=144,
     messages_sent=34,
     notes=(Note("prune_history", 7793, 4995, 3000, 3000, "gpt-4", "gpt-4"),),
     usage=Usage(4995, 7, 1024),
     own_seconds=0.002,
-    upstream_seconds=0.25,
     first_byte_seconds=0.1,
-    path="/v1/chat/completions",
-    attempts=1,
     request_id="req_1",
     trace=TRACE,
 )
