@@ -117,7 +117,7 @@ class Margin:
 
     def of(self, prompt: int) -> int:
         """The margin for a prompt of `prompt` tokens, in tokens."""
-        return self.base + math.ceil(self.share * prompt)
+        return self.base + math.ceil(self.share * prompt) if self.share else self.base
 
 
 NO_MARGIN = Margin(0)

@@ -153,13 +153,13 @@ class Upstream:
             ours = [self._host, *to_upstream(headers)]
             if self._key and self._lends_key(method, target, headers):
                 ours.append((b"authorization", self._key))
-        length = value_of(ours, b"content-length")
         if body is not None and not isinstance(body, bytes):
-            return ours if length is not None else [*ours, CHUNKED]
-        right = b"%d" % len(body) if body else b"0"
-        if length == right or (length is None and body is None):
+            return ours if value_of(ours, b"content-length") is not None else [*ours, CHUNKED]
+        right = (b"content-length", b"%d" % len(body) if body else b"0")
+        if right in ours:  # a client's own: the server takes one only
             return ours
-        return [*(h for h in ours if h[0] != b"content-length"), (b"content-length", right)]
+        others = [h for h in ours if h[0] != b"content-length"]
+        return ours if body is None and len(others) == len(ours) else [*others, right]
 
     def _lends_key(self, method: str, target: bytes, headers: Sequence[Header]) -> bool:
         """As received: a client that hides its own key from us (`connection: authorization`) does not get ours."""

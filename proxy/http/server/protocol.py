@@ -416,6 +416,9 @@ class Protocol(asyncio.Protocol):
             self._start(self._current)
         else:
             self._start_keep_alive()
+            if not (self._unparsed or self._in_body or self.flow.read_paused):  # as mostly
+                self._pipelined_bytes = 0
+                return
         if self._unparsed:
             self._parse_pipelined()
         if not self.pipeline:
