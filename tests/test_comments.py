@@ -4,8 +4,10 @@ figures. And the tables of experiments have the values that the code has."""
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +67,66 @@ def test_a_claim_is_seen_beside_a_constant_and_above_it() -> None:
 def test_what_was_chosen_and_not_measured_is_no_experiment() -> None:
     known = on_record()
     assert "`lines.NEW_NAME`" in known and "`ranking.HEADED`" not in known and "`data.LEAST`" not in known
+
+
+# Names of other programs, of formats and of headers, which docstrings may name and no line of ours uses.
+FOREIGN = frozenset(
+    {"AnyValue", "API_KEY", "ExportTraceServiceRequest", "HeliconeRequest", "Origin", "RolloutItem", "_ms", "apiKey"}
+    | {"StandardLoggingPayload", "api_key_2", "baggage", "histogram_quantile", "ls", "on_", "pytest", "sample_spec"}
+    | {"sentinel_password", "sentinel_username"}
+)
+TEXTS = re.compile(r'"""(?:.|\n)*?"""|#.*')
+QUOTED = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
+MODULE = re.compile(r"`(proxy(?:\.\w+)+)`|`((?:\w+/)+\w+\.py)`")
+
+
+@cache
+def known_words() -> frozenset[str]:
+    """What the code and the rules name, and the names of modules, tests and folders."""
+    sources = [path.read_text("utf-8") for path in (ROOT / "proxy").rglob("*.py")]
+    words = set(re.findall(r"[A-Za-z_]\w*", TEXTS.sub("", "\n".join(sources))))
+    for folder in ("proxy", "tests"):
+        words |= {path.stem for path in (ROOT / folder).rglob("*")}
+    for path in (ROOT / "rules").rglob("*"):
+        if path.suffix in (".toml", ".md"):
+            words |= set(re.findall(r"\w+", path.read_text("utf-8")))
+    return frozenset(words | {path.name for path in ROOT.iterdir()})
+
+
+def stale(source: str) -> Iterator[str]:
+    """The names in backticks, in comments and docstrings, that are nowhere else."""
+    texts = "\n".join(TEXTS.findall(source))
+    for name in QUOTED.findall(texts):
+        if not known_words().issuperset(filter(None, name.split("."))) and name not in FOREIGN:
+            yield name
+    for module, path in MODULE.findall(texts):
+        if path and not (ROOT / "proxy" / path).exists():
+            yield path
+        elif module and not resolves(module):
+            yield module
+
+
+def resolves(name: str) -> bool:
+    try:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "proxy").rglob("*.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_B6_what_comments_name_is_there(path: Path) -> None:
+    assert list(stale(path.read_text("utf-8"))) == []
+
+
+def test_B6_a_name_that_is_gone_is_found() -> None:
+    source = '"""As `Window.held`, `gone_for_good()`, `proxy.errors.NoSuchError` and `wire/nothing.py` say."""'
+    assert list(stale(source)) == [
+        "gone_for_good",
+        "proxy.errors.NoSuchError",
+        "proxy.errors.NoSuchError",
+        "wire/nothing.py",
+    ]
 
 
 def numbers(text: str) -> list[float]:

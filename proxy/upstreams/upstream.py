@@ -1,4 +1,4 @@
-"""The upstream: requests out, answers in; the only module that talks to providers, and the border for what goes wrong.
+"""The upstream: requests out, answers in, and the border for what goes wrong. Only `litellm` is another way out.
 
 It changes no byte of a target, of a body or of an answer, follows no redirect and decodes nothing.
 """

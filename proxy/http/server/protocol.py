@@ -140,7 +140,7 @@ class Protocol(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # `_check_version` checks the version. A request pipelined behind one with `Connection: close` must still parse.
+        # `version_of` checks the version. A request pipelined behind one with `Connection: close` must still parse.
         parser.set_dangerous_leniencies(lenient_version=True, lenient_data_after_close=True)
         return parser
 

@@ -1,5 +1,5 @@
 """The simulator's replies in the Responses API, as one response or as a stream of events. It uses the script of
-`proxy.simulator.replies`; the same request always gets the same bytes."""
+`proxy.simulator.openai_chat.replies`; the same request always gets the same bytes."""
 
 from __future__ import annotations
 
