@@ -141,6 +141,10 @@ class Windows:
         values = (one for key, value in headers if key == name for one in value.decode("latin-1").split(","))
         return row.tokens if any(fnmatch.fnmatchcase(value.strip(), row.value) for value in values) else None
 
+    def has_requests(self, model: str) -> bool:
+        """Whether requests of a model may ask for a window by a header."""
+        return self._beta(name_of(model)) is not None
+
     def _find_beta(self, model: str) -> BetaRow | None:
         return next((row for name in model_names.variants(model) if (row := self._betas.match(name))), None)
 

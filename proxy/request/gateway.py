@@ -132,19 +132,21 @@ class Gateway:
         own. Raises `ClientError`."""
         received, record, began = context.received, context.record, time.perf_counter()
         try:
-            routed = await self.routes.begin(received, record)
-            context.home, scanned = routed.home, routed.scanned
+            routed = self.routes.only or await self.routes.begin(received, record)
+            context.home, planner, known = routed.home, routed.home.planner, routed.scanned
             if routed.error is not None:
-                planned = Planned(received, scanned=scanned, error=routed.error)
+                planned = Planned(received, scanned=known, error=routed.error)
+            elif isinstance(found := known or planner.at_once(received), Planned):  # as of most
+                planned = found
             else:
-                planned = await routed.home.planner.prepare(received, record, scanned)
+                planned = await planner.prepare(received, record, found)
             context.planned = planned
         finally:
             record.own_seconds += time.perf_counter() - began
         if planned.error is not None:
             raise planned.error
         if planned.proven and planned.total is None:
-            context.counting = routed.home.planner.later.start_count(planned, record)
+            context.counting = planner.later.start_count(planned, record)
             if context.counting is None:
                 context.planned = planned = planned.uncounted()
         return planned
@@ -155,7 +157,7 @@ class Gateway:
         while True:
             try:
                 attempt = await self._attempt(context, planned, client)
-                if may_be_refused(planned, attempt) and context.record.attempts <= MAX_HEALS:
+                if attempt.usage is None and may_be_refused(planned, attempt) and context.record.attempts <= MAX_HEALS:
                     attempt = await self._in_one_piece(context, planned, attempt, client)
             except UpstreamError as failure:
                 again = await self._elsewhere(context, planned, failure)
@@ -163,7 +165,7 @@ class Gateway:
                     raise
             else:
                 try:
-                    again = await self._again(context, attempt)
+                    again = None if attempt.usage is not None else await self._again(context, attempt)
                     if again is None:
                         await self._relay(context, attempt, client)
                         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, not_understood
@@ -38,6 +39,15 @@ RECALL = "recall"  # the step that quotes lorebooks
 NOT_WHEN_COMPACTING = frozenset({"summarise_history", RECALL, "switch_model"})
 
 
+class ByModel(NamedTuple):
+    """The rules for requests of a model without control headers. `special`: its requests may ask for a window by a
+    header, or have images inside their texts."""
+
+    ladder: Ladder
+    lore: tuple[Entry, ...]
+    special: bool
+
+
 @dataclass(slots=True)
 class Planner:
     """Prepares requests. `default` names the ladder where neither the client nor the rules name one."""
@@ -51,11 +61,38 @@ class Planner:
     default: str
     later: Later = field(init=False)
     descents: Descents = field(init=False)
-    _by_model: Bounded[str, tuple[Ladder, tuple[Entry, ...]]] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _by_model: Bounded[str, ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def __post_init__(self) -> None:
         self.later = Later(self.background, self.totals, self.plans)
         self.descents = Descents(self.knowledge, self.plans, self.later)
+
+    def at_once(self, received: Received) -> Planned | Scanned | None:
+        """What is sent for a short request that asks for nothing special and whose bytes prove that it fits, as most:
+        what `prepare` would return, without waiting for anything. Else its scan if there is one, or None: `prepare` has
+        to look at it. Raises nothing."""
+        if received.controls is not NOTHING_ASKED or received.mode is Mode.OFF:
+            return None
+        try:
+            scanned = self.scanner.scan_now(received)
+            if scanned is None or scanned.scan.seen.keyed or scanned.scan.compacts or scanned.scan.most is None:
+                return scanned
+            plain, scan, api = scanned.plain, scanned.scan, received.api
+            known = self._by_model.get(scan.model) or self._rules_by_model(scan.model)
+            ladder, knowledge = known.ladder, self.knowledge
+            if known.special or api.without_truncation is not None or received.path in api.compact_paths:
+                return scanned
+            tenant = knowledge.tenant(received.headers, scan.model, ladder.models)
+            learned = knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
+            if learned is None:
+                return scanned
+            window = knowledge.window_now(scan.model, ladder, None, learned)
+            if not proves(scan, ladder, window):
+                return scanned
+            ready = Scanned(plain, scan, NOTHING_ASKED, ladder, known.lore, tenant, learned)
+            return Planned(received, received.body, ready, Counted(window, self.totals.known(api, ready), True))
+        except Exception:  # `prepare` meets it again, and tells it
+            return None
 
     async def prepare(self, received: Received, record: Record, scanned: Scanned | None = None) -> Planned:
         """What is to be sent for a request, which may be `scanned` already; or the error that the client gets. Raises
@@ -103,7 +140,8 @@ class Planner:
         the window that it asks for. Raises `ClientError` for a lorebook that does not exist."""
         plain, scan, controls = scanned.plain, scanned.scan, scanned.controls
         if scanned.ladder is None:
-            ladder, lore = self._default_rules(scan.model)
+            known = self._by_model.get(scan.model) or self._rules_by_model(scan.model)
+            ladder, lore = known.ladder, known.lore
         else:
             ladder, lore = scanned.ladder, self.lore_for(scan.model, controls, scanned.ladder)
         if scan.compacts or received.path in received.api.compact_paths:
@@ -128,13 +166,11 @@ class Planner:
             learned = knowledge.learned_for(knowledge.learned(model, scanned.tenant, digests), model, size, cap)
         return replace(scanned, learned=learned, digests=digests)
 
-    def _default_rules(self, model: str) -> tuple[Ladder, tuple[Entry, ...]]:
-        """The ladder and the lorebook entries of a request without control headers; cached, as rules do not change."""
-        found = self._by_model.get(model)
-        if found is None:
-            ladder = self.ladder_for(model, NOTHING_ASKED)
-            found = self._by_model.put(model, (ladder, self.lore_for(model, NOTHING_ASKED, ladder)))
-        return found
+    def _rules_by_model(self, model: str) -> ByModel:
+        """What holds for requests of a model without control headers; kept, as rules do not change."""
+        ladder, inline = self.ladder_for(model, NOTHING_ASKED), self.knowledge.families.find(model).inline
+        special = inline or self.knowledge.windows.has_requests(model)
+        return self._by_model.put(model, ByModel(ladder, self.lore_for(model, NOTHING_ASKED, ladder), special))
 
     def ladder_for(self, model: str, controls: Controls) -> Ladder:
         """The ladder that the client named, or that the rules give its model. Raises `ClientError` for a name that

@@ -55,6 +55,10 @@ class Router(Protocol):
     def default(self) -> Backend:
         """The upstream of requests that no row takes."""
 
+    @property
+    def only(self) -> Routed | None:
+        """The upstream of every request, if there is only one."""
+
     def check_named(self, named: str | None) -> None:
         """Raises `ClientError` for an upstream that a header names, if no request can have that one."""
 
@@ -84,10 +88,10 @@ class OneUpstream:
     """The only upstream gets every request."""
 
     default: Backend
-    _routed: Routed = field(init=False)
+    only: Routed = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_routed", Routed(self.default))
+        object.__setattr__(self, "only", Routed(self.default))
 
     def check_named(self, named: str | None) -> None:
         """See `Router.check_named`."""
@@ -96,11 +100,11 @@ class OneUpstream:
 
     async def begin(self, received: Received, record: Record) -> Routed:
         """See `Router.begin`."""
-        return self._routed
+        return self.only
 
     async def choose(self, received: Received, record: Record) -> Routed:
         """See `Router.choose`."""
-        return self._routed
+        return self.only
 
     def target(self, planned: Planned, home: Backend) -> Backend:
         """See `Router.target`."""
@@ -128,6 +132,7 @@ class Routes:
     extra_calls: ExtraCalls
     pages: WebPages = field(default_factory=WebPages)
     probe: KeyProbe | None = None
+    only: None = None
     _avoided_until: dict[str, float] = field(default_factory=dict)
 
     @property
