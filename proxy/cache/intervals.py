@@ -29,9 +29,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.model.limits import LearnedLimits, Suspicion
-from proxy.model.structs import replace
 
 KIND = "intervals:1"  # part of the name under which a record is stored; another format needs another number
 CONTRADICTED_S = 60.0  # what was answered so lately is not contradicted by a refusal

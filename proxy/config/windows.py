@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Generic, TypeVar
 
+from msgspec.structs import replace
+
 from proxy.config import model_names
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.config.window_rules import (
@@ -35,7 +37,6 @@ from proxy.config.window_rules import (
 from proxy.fit.money import Prices
 from proxy.model.limits import GUESS, UNKNOWN_WINDOW, Window
 from proxy.model.names import name_of
-from proxy.model.structs import replace
 
 CACHED_NAMES = 4096  # clients choose them
 # The sources of a window. A limit learned from a refusal overrides all of them but the user's own row.

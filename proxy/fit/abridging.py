@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from proxy.fit.shorten import waterline
 from proxy.model import oversized_json
 from proxy.model.conversation import Block, Message, Prompt
 from proxy.model.plan import Draft, Facts, Ladder
-from proxy.model.structs import replace
 
 TRUNCATE, TRIM = "truncate_longest", "trim_tool_results"  # the step that notes a cut, and the one for results alone
 ANY_TEXT = {TRUNCATE, "excerpt_texts"}  # the steps that allow a cut of any text

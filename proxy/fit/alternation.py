@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import dropwhile, groupby
 
+from msgspec.structs import replace
+
 from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Drop
-from proxy.model.structs import replace
 
 NAME = "join_turns"  # its name in notes; it is not a step of a ladder, because it must run after all steps
 GONE = "joined to the message behind it"

@@ -6,9 +6,10 @@ The result keeps to the limit that it was shortened to; where the request does n
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from proxy.model.conversation import Message
 from proxy.model.plan import Draft
-from proxy.model.structs import replace
 
 
 def attributed(draft: Draft) -> Draft:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft, Drop
-from proxy.model.structs import replace
 
 NAME = "drop_reasoning"  # its name in notes; it is not a step of a ladder, because it must run after all steps
 WHY = "its reasoning is bound to what was cut"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from proxy.fit.shorten import waterline
 from proxy.model.conversation import HEAD, TAIL, Block, Message, Part, PartKind
 from proxy.model.plan import Draft
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 
 WHY = "cut at its end"
 SLACK = 2  # tokens: what counting may add where a text was cut

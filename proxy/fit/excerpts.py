@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.relevance.text.reading import speaker_of
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft
-from proxy.model.structs import replace
 
 HEADING = "[Excerpts of what was said earlier in this conversation and is left out above, word for word:]"
 GAP = "[…]"

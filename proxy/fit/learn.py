@@ -22,11 +22,14 @@ another limit, or come from a temporary failure of a gateway.
 
 from __future__ import annotations
 
+import dataclasses
+
+from msgspec.structs import replace
+
 from proxy.fit import alternation
 from proxy.model.limits import GUESS, NOTHING_LEARNED, UNKNOWN_WINDOW, LearnedLimits, Quality, Suspicion, Window
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts
-from proxy.model.structs import replace
 
 # A refusal without figures shows only that the request was too large. If what is left is refused, too, the window is
 # not the one that is known, and may be a tenth of it.
@@ -80,7 +83,7 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
 def _of_inputs(sent: Draft, refusal: Refusal) -> Refusal:
     """The refusal as it is meant where each message has the window to itself: a limit of one pass bounds each."""
     if sent.apart and refusal.bounds == ONCE and refusal.limit is not None:
-        return replace(refusal, bounds=INPUT)
+        return dataclasses.replace(refusal, bounds=INPUT)
     return refusal
 
 
@@ -106,7 +109,7 @@ def _still_fits(facts: Facts, learned: LearnedLimits, sent: Draft) -> bool:
     """Whether the refused draft would fit the learned limits. If so, the refusal takes precedence over our count."""
     scale = learned.scale / facts.learned.scale
     window = with_learned(facts.window, learned)
-    return replace(sent, window=window, prompt=int(sent.prompt * scale)).excess <= 0
+    return dataclasses.replace(sent, window=window, prompt=int(sent.prompt * scale)).excess <= 0
 
 
 def apply_learned(facts: Facts, learned: LearnedLimits) -> Facts:

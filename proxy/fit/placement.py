@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from proxy.model.conversation import Block
 from proxy.model.plan import Draft, Drop
-from proxy.model.structs import replace
 
 NAME = "drop_misplaced"  # its name in notes; it is not a step of a ladder, because it must run after all steps
 WHY = "what it stood before or behind is gone"

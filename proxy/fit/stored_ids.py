@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft, Drop
-from proxy.model.structs import replace
 
 NAME = "drop_stored_ids"  # its name in notes; it is not a step of a ladder, because it must run after all steps
 WHY = "what it refers to is gone"

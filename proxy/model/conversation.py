@@ -10,8 +10,7 @@ from enum import StrEnum
 from typing import Protocol
 
 import msgspec
-
-from proxy.model.structs import replace
+from msgspec.structs import replace
 
 CHAT = "chat"  # the name of the Chat Completions API
 ToolArguments = Mapping[str, tuple[str, ...]]  # the names of the arguments of each tool, by the name of the tool

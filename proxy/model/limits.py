@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
-
-from proxy.model.structs import replace
+from msgspec.structs import replace
 
 DEFAULT_RESERVE = 3000  # seed 000: the reserve for a request without a reply limit
 # Some clients set a reply limit as large as the window. It reduces the room by at most this share of the window.

@@ -35,8 +35,7 @@ class Mode(StrEnum):
     STRICT = "strict"
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateModel:
+class CandidateModel(msgspec.Struct, frozen=True):
     """A model that `switch_model` may choose: its window, and the meter that counts this request for it."""
 
     model: str
@@ -44,8 +43,7 @@ class CandidateModel:
     meter: Callable[[], Meter]
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The input of planning besides the draft. A step that lacks knowledge returns a `Want`.
 
     `knowledge`: answers to earlier wants, by key. `original`: the draft of what the client sent; `plan` sets it.
@@ -60,7 +58,7 @@ class Facts:
     window: Window
     meter: Meter
     candidates: tuple[CandidateModel, ...] = ()
-    knowledge: Mapping[str, Json] = field(default_factory=dict)
+    knowledge: Mapping[str, Json] = {}
     learned: LearnedLimits = NOTHING_LEARNED
     original: Draft | None = None
     counter: bool = False
@@ -72,8 +70,7 @@ class Facts:
     claims: Claims | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(msgspec.Struct, frozen=True):
     """Knowledge that a step lacks: `kind` says what (a summary), `key` under which name it goes into the facts, and
     `payload` what is needed to get it, in a type of its kind. `parts`: of how many parts it consists, if some of them
     are worth having; `len()` of the knowledge then says how many are known."""
@@ -84,8 +81,7 @@ class Want:
     parts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class CountRequest:
+class CountRequest(msgspec.Struct, frozen=True):
     """The payload of a want for the upstream's own count of a prompt; `draft` has ours."""
 
     prompt: Prompt
@@ -288,6 +284,10 @@ class Ladder:
         object.__setattr__(self, "models", tuple({name: None for step in self.steps for name in step.models}))
         object.__setattr__(self, "least_ahead", _least([r.ahead for r in self.steps if r.ahead is not None]))
 
+    def with_steps(self, steps: tuple[LadderStep, ...], on_unfit: str = "") -> Ladder:
+        """The same ladder with other steps."""
+        return replace(self, steps=steps, on_unfit=on_unfit or self.on_unfit)
+
 
 def _least(steps: Iterable[LadderStep]) -> float:
     return min((ladder_step.at for ladder_step in steps if ladder_step.at is not None), default=math.inf)
@@ -309,6 +309,10 @@ class Plan:
     trusting: bool = False
     pieces: tuple[tuple[Block, ...], ...] = ()
     drafts: tuple[Draft, ...] = field(default=(), compare=False, repr=False)
+
+    def with_draft(self, draft: Draft) -> Plan:
+        """The same plan for another draft."""
+        return replace(self, draft=draft)
 
     @property
     def fits(self) -> bool:

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import Outcome
 from proxy.model.plan import Note
-from proxy.model.structs import replace
 
 KEPT = 500  # of all requests, and of the remarkable ones
 # Of ordinary requests no more than these are kept: nobody reads more, and memory that is used again 500 requests later

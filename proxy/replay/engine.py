@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.config.settings import Settings
-from proxy.model.structs import replace
 from proxy.replay.order import Placed
 from proxy.replay.plan_worker import Column, Cut, Planned, Planning
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.http.memory_budget import Room
 from proxy.model.outcome import Outcome
-from proxy.model.structs import replace
 from proxy.request.backend import Backend
 from proxy.request.figures import Figures, figures_of
 from proxy.request.shown import Keeping

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from proxy.errors import does_not_fit, inputs_do_not_fit
 from proxy.fit.learn import REFUSED, SUPPOSED
 from proxy.model.plan import Facts, Ladder, Plan
-from proxy.model.structs import replace
 from proxy.request.facts import STATED, UPSTREAM, Knowledge
 from proxy.request.later import Later
 from proxy.request.planning import PlanBuilder

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.cache.cache import Cache
 from proxy.cache.media_costs import MediaCosts
@@ -21,7 +23,6 @@ from proxy.model.limits import NOTHING_LEARNED, Correction, CountUnit, LearnedLi
 from proxy.model.outcome import Outcome, Refusal, Unmoved, Usage
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
@@ -121,7 +122,9 @@ class Knowledge:
     def with_rules(self, windows: Windows, families: Families) -> Knowledge:
         """The same knowledge under other rules, with what was learned of models."""
         models: Bounded[str, ResolvedModel] = Bounded(MOST_MODELS)
-        return replace(self, windows=windows, families=families, _models=models, _remembered=Bounded(MOST_MODELS))
+        return dataclasses.replace(
+            self, windows=windows, families=families, _models=models, _remembered=Bounded(MOST_MODELS)
+        )
 
     def known(self, model: str, learned: LearnedLimits = NOTHING_LEARNED) -> Window:
         """A model's own window, from what is known now and what was `learned`; a guess if nothing is known."""

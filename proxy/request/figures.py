@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.claims.reasons import counted as kept_by
 from proxy.model.conversation import Message
@@ -13,7 +14,6 @@ from proxy.model.outcome import SHAPES, Outcome
 from proxy.model.plan import Draft, Plan
 from proxy.model.ports import Medium
 from proxy.model.scan import Total
-from proxy.model.structs import replace
 from proxy.observe.recent import Shown
 from proxy.request.sent_prefixes import Prefixes
 from proxy.request.shown import Keeping

@@ -245,13 +245,13 @@ class Gateway:
         """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
         answer, usage, record, planned = attempt.answer, attempt.usage, context.record, context.latest
         assert planned is not None
+        extra, api = headers_of(planned, record.upstream), planned.received.api
         healed = bool(record.refusals) and not attempt.failed
         if attempt.refusal is not None and context.result in ("", "fitted"):
             record.result = "refused"
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
-        extra, api = headers_of(planned, record.upstream), planned.received.api
         if usage is not None:
             if is_truncated(planned, usage):
                 extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from proxy.fit.learn import apply_learned, learn
 from proxy.fit.provider_count import without_count
 from proxy.fit.unknown_costs import after_refusal
@@ -11,7 +13,6 @@ from proxy.model.conversation import Costs
 from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
-from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
 from proxy.request.facts import Knowledge
 from proxy.request.planning import PlanBuilder

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.config.settings import Settings
 from proxy.errors import ClientError
@@ -15,7 +16,6 @@ from proxy.http.receiving import Receive, Scope, read_body
 from proxy.http.relay import ClientDisconnected, Send, send_error
 from proxy.model.api import Api
 from proxy.model.plan import Mode
-from proxy.model.structs import replace
 from proxy.request.backend import Backend
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.descents import check_too_long

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from proxy.http.memory_budget import Room
 from proxy.model.plan import Ladder
-from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
 from proxy.request.planning import PlanBuilder
 from proxy.request.stages import Planned, Received, Record, Scanned
@@ -29,8 +31,8 @@ class Later:
     _plans: PlanBuilder = field(init=False)
 
     def __post_init__(self) -> None:
-        self._totals = replace(self.totals, pool=self.background.pool)
-        self._plans = replace(self.plans, pool=self.background.pool)
+        self._totals = dataclasses.replace(self.totals, pool=self.background.pool)
+        self._plans = dataclasses.replace(self.plans, pool=self.background.pool)
 
     def start_count(self, planned: Planned, record: Record) -> asyncio.Task[Planned] | None:
         """Starts to count a request that is proven to fit, while the upstream works. None for a long one if too much
@@ -67,7 +69,7 @@ class Later:
         record.cost = record.cost or CallCost()
         later = replace(scanned, scan=replace(scanned.scan, text=b""), lore=(), probing=False)
         steps = tuple(ladder_step.ahead for ladder_step in ladder.steps if ladder_step.ahead is not None)
-        work = self._fetch(received, later, replace(ladder, steps=steps), Record(cost=record.cost), room)
+        work = self._fetch(received, later, ladder.with_steps(steps), Record(cost=record.cost), room)
         self.background.start(work, size)
 
     async def _fetch(

@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.fit.provider_count import KIND as COUNT
@@ -14,7 +16,6 @@ from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Facts, Ladder, Plan, Want
-from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
@@ -110,7 +111,7 @@ class PlanBuilder:
     def _stepless(self, ladder: Ladder) -> Ladder:
         found = self._without_steps.get(ladder.name)
         if found is None:
-            found = self._without_steps[ladder.name] = replace(ladder, steps=())
+            found = self._without_steps[ladder.name] = ladder.with_steps(())
         return found
 
     async def render(self, api: Api, scanned: Scanned, descent: Descent) -> bytes:
@@ -178,7 +179,7 @@ def _lacking(want: Want, value: Json) -> str:
 def _pieces(api: Api, prompt: Prompt, plan: Plan) -> tuple[bytes, ...]:
     """The payloads of a plan in pieces."""
     drafts = (plan.draft.with_blocks(blocks) for blocks in plan.pieces)
-    return tuple(api.request.render(prompt, replace(plan, draft=draft)) for draft in drafts)
+    return tuple(api.request.render(prompt, plan.with_draft(draft)) for draft in drafts)
 
 
 def _if_unchanged(counted: Plan, ladder: Ladder) -> Plan | None:

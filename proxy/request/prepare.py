@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, not_understood
 from proxy.fit.lore import Entry
@@ -18,7 +20,6 @@ from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Window
 from proxy.model.plan import Ladder, Mode
-from proxy.model.structs import replace
 from proxy.request.bugs import report_bug
 from proxy.request.descents import SEND, Descents
 from proxy.request.facts import MOST_MODELS, Knowledge
@@ -264,4 +265,4 @@ def compacting(ladder: Ladder) -> Ladder:
     """The ladder for a request in which the provider is to compact the conversation: it must always get through, for
     without it the conversation ends."""
     steps = tuple(ladder_step for ladder_step in ladder.steps if ladder_step.step not in NOT_WHEN_COMPACTING)
-    return replace(ladder, steps=steps, on_unfit=SEND)
+    return ladder.with_steps(steps, SEND)

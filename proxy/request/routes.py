@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from proxy.apis import apis
 from proxy.cache.replicated import Lookup
 from proxy.config.upstreams import ANY, DEFAULT
@@ -18,7 +20,6 @@ from proxy.http.client.answer import UpstreamError
 from proxy.model.api import Api
 from proxy.model.outcome import Unmoved
 from proxy.model.plan import Ladder, Mode
-from proxy.model.structs import replace
 from proxy.request.backend import Backend
 from proxy.request.bugs import report_bug
 from proxy.request.descents import SEND

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from proxy.model import oversized_json
 from proxy.model.api import Api
 from proxy.model.lenient_json import UNREADABLE
 from proxy.model.scan import KnownPrefix, Scan
-from proxy.model.structs import replace
 from proxy.request.decompression import unpacked
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.stages import Received, Scanned

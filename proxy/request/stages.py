@@ -33,6 +33,7 @@ import time
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.errors import ClientError
 from proxy.fit.lore import Entry
@@ -43,7 +44,6 @@ from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Suspicion, Window
 from proxy.model.outcome import Usage
 from proxy.model.plan import Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
-from proxy.model.structs import replace
 from proxy.request.sent_prefixes import Prefixes
 from proxy.request.tracing import RequestTrace
 from proxy.upstreams.extra_calls import CallCost

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
 from xxhash import xxh3_64_intdigest
 
 from proxy.cache.cache import Cache
@@ -20,7 +21,6 @@ from proxy.model.limits import NOTHING_LEARNED, CountUnit, LearnedLimits, Margin
 from proxy.model.plan import Ladder
 from proxy.model.ports import Meter
 from proxy.model.scan import PrefixDigest, Scan, Total
-from proxy.model.structs import replace
 from proxy.request.facts import Knowledge
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.sent_prefixes import Prefixes

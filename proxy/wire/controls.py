@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from proxy.errors import bad_header
 from proxy.model.plan import Mode
@@ -14,8 +15,7 @@ UPSTREAM = PREFIX + b"upstream"
 MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may say {"pin": true}; never forwarded
 
 
-@dataclass(frozen=True, slots=True)
-class Controls:
+class Controls(msgspec.Struct, frozen=True):
     """The values of a request's control headers; None or empty for those that it does not have.
 
     `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.apis.anthropic_messages.messages import CONTENT, REASONING, TEXT
 from proxy.model.conversation import Message
 from proxy.model.lenient_json import BROKEN, RAWS, raw_value, string
-from proxy.model.structs import replace
 from proxy.wire import cache_marks
 from proxy.wire.cache_marks import KEY, MARK
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.model import conversation
 from proxy.model.conversation import TEXTS, Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, RAWS, Json, compact, mapping, string
-from proxy.model.structs import replace
 from proxy.wire import media as wire_media
 
 USER, ASSISTANT, SYSTEM = "user", "assistant", "system"

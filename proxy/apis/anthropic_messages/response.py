@@ -9,12 +9,12 @@ import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value, string
 from proxy.model.outcome import Usage
-from proxy.model.structs import replace
 from proxy.wire.sse import last_match
 from proxy.wire.usage import MAX_TOKENS, count_of, usage_in_tail
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.model import oversized_json
 from proxy.model.api import no_extension, no_known_prefix
@@ -18,7 +19,6 @@ from proxy.model.lenient_json import UNREADABLE, RawFields, object_of
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix, Scan, ScanState
-from proxy.model.structs import replace
 from proxy.wire.body import Whole, copied, decoded, without_fields
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together

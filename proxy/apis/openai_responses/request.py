@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.apis.openai_responses import items as items_format
 from proxy.apis.openai_responses.items import (
@@ -38,7 +39,6 @@ from proxy.model.lenient_json import UNREADABLE, RawFields, object_of, raw_value
 from proxy.model.names import name_of
 from proxy.model.plan import Plan
 from proxy.model.scan import KnownPrefix
-from proxy.model.structs import replace
 from proxy.wire import crowded
 from proxy.wire.body import (
     Fields,

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.apis.openai_responses.scan import INPUT
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, string
 from proxy.model.outcome import Usage
-from proxy.model.structs import replace
 from proxy.wire.openai import errors
 from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match

@@ -12,13 +12,13 @@ from functools import partial
 from operator import attrgetter
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.apis.openai_responses.items import CALLS, COMPACTION, MESSAGE, OUTPUTS, REASONING, USER, type_of
 from proxy.model import oversized_json
 from proxy.model.lenient_json import UNREADABLE
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
-from proxy.model.structs import replace
 from proxy.wire import scan as shared
 from proxy.wire.scan import NULL, NotUnderstood, Update, decoded_request, prefix_digest, reason, token_limit
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from msgspec.structs import replace
+
 from proxy.fit.relevance.results.messages import parts_of_results
 from proxy.model.claims import Back
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft
-from proxy.model.structs import replace
 
 NAME = "stub_notes"  # of the note in a plan
 WHY = "its earlier result was shortened"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.blocks import have_results
 from proxy.fit.relevance.results.tables import compacted, without_white_space
@@ -19,7 +20,6 @@ from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Message, PartKind
 from proxy.model.oversized_json import OUTSIZE
 from proxy.model.plan import Draft, Facts
-from proxy.model.structs import replace
 
 MOST, REMEMBERED = 20_000, 8 << 20  # cached messages, and their bytes: enough for fifty long conversations
 ENTRY = 256  # bytes of a cache entry besides the message

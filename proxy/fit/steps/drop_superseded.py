@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.nested import decoded
 from proxy.model.conversation import Block, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Draft, Facts
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 
 # Tools of well-known agents whose every call contains the whole list. Names are compared without case, "_" and "-".
 STATE_TOOLS = (

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, raised_results, room_for_claims
 from proxy.fit.claims.orders import shortened
@@ -35,7 +37,6 @@ from proxy.fit.relevance.text.reading import read_message
 from proxy.model.claims import Reason, ResultClaim
 from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Draft, Drop, Facts, Want
-from proxy.model.structs import replace
 
 T = TypeVar("T")
 OLD = "older than the window holds"

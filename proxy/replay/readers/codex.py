@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from proxy.model.lenient_json import Json, RawFields, mapping
-from proxy.model.structs import replace
 from proxy.replay.recorded import MAX_SESSION, TOO_LONG, Found, Reader, Recorded, Skipped
 from proxy.replay.values import body, moment, of, text, usage
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.model.conversation import Kind, Message
 from proxy.model.lenient_json import BROKEN, RAWS
-from proxy.model.structs import replace
 from proxy.wire import cache_marks
 
 KEY = "prompt_cache_breakpoint"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.nested import decoded
 from proxy.fit.relevance.results.read_on import NO_NAMES, ArgumentNames, read_on
@@ -19,7 +20,6 @@ from proxy.model.bounded import Bounded
 from proxy.model.conversation import Block, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import Json
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 
 MAX_CACHED, MAX_CACHED_BYTES = 20_000, 16 << 20  # shortened messages of a hundred long conversations
 MAX_BRIEF, MAX_BRIEF_BYTES = 20_000, 12 << 20  # short forms of old blocks: those of some sixty long runs

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 
+from msgspec.structs import replace
+
 from proxy.fit.relevance.text.dates import PartialDate, first_date
 from proxy.fit.relevance.text.memo import digest
 from proxy.fit.relevance.text.splitting import count_tokens, tokens
@@ -15,7 +17,6 @@ from proxy.fit.relevance.text.words import KNOWN_ENGLISH, STOP, STOP_TOKENS, sum
 from proxy.model import oversized_json
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import TEXTS, Message, Part, PartKind
-from proxy.model.structs import replace
 
 Key = bytes | str | int
 OWN_KEY = 1024  # a text up to this length is its own cache key; a longer one is replaced by a digest, to save memory
