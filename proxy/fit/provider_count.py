@@ -7,11 +7,13 @@ that surely does not.
 
 from __future__ import annotations
 
+import dataclasses
 import math
+
+from msgspec.structs import replace
 
 from proxy.model.limits import Margin, Quality
 from proxy.model.plan import CountRequest, Draft, Facts
-from proxy.model.structs import replace
 
 KIND = "count"  # of the want, and its key
 # Anthropic calls its counts estimates: "the actual number of input tokens used may differ by a small amount".
@@ -49,7 +51,7 @@ def with_count(facts: Facts, request: CountRequest, tokens: int) -> Facts:
 
 def counted_by_provider(draft: Draft, tokens: int) -> Draft:
     """The draft of what the client sent with the upstream's count. Its parts are rounded, so their sum differs."""
-    return replace(draft, prompt=tokens, rounding=tokens - draft.prompt)
+    return dataclasses.replace(draft, prompt=tokens, rounding=tokens - draft.prompt)
 
 
 def without_count(facts: Facts) -> Facts:

@@ -11,7 +11,6 @@ from proxy.errors import does_not_fit, inputs_do_not_fit
 from proxy.fit.learn import REFUSED, SUPPOSED
 from proxy.model.plan import Facts, Ladder, Plan
 from proxy.request.facts import STATED, UPSTREAM, Knowledge
-from proxy.request.later import Later
 from proxy.request.planning import PlanBuilder
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.unmoved import NOTHING, why_unmoved
@@ -27,17 +26,24 @@ class Descents:
 
     knowledge: Knowledge
     plans: PlanBuilder
-    later: Later
 
-    async def descend(self, received: Received, scanned: Scanned, ladder: Ladder, record: Record) -> Planned:
-        """Counts every message, descends the ladder, and renders what changed. Raises `NotUnderstood`."""
+    async def descend(
+        self, received: Received, scanned: Scanned, ladder: Ladder, record: Record
+    ) -> tuple[Planned, float]:
+        """Counts every message, descends the ladder, and renders what changed. Returns the load of what the client
+        sent, too. Raises `NotUnderstood`."""
         descent = await self._build(received, scanned, ladder, record)
-        if descent.plan.before.load >= ladder.least_ahead:
-            self.later.prefetch(received, scanned, ladder, record)
+        load = descent.plan.before.load
         if received.may_change and (descent.plan.changed or not descent.plan.possible):
             again = await self._without_doubtful_limits(received, scanned, descent)
             if again is not None:
                 scanned, descent = again, await self._build(received, again, ladder, record)
+        return await self._rendered(received, scanned, ladder, descent, record), load
+
+    async def _rendered(
+        self, received: Received, scanned: Scanned, ladder: Ladder, descent: Descent, record: Record
+    ) -> Planned:
+        """What is sent by a plan, or the error that the client gets."""
         plan = descent.plan
         if received.may_change and not plan.possible and not (plan.changed and ladder.on_unfit == SEND):
             return self._unfit(received, scanned, ladder, descent)

@@ -44,7 +44,9 @@ class PlanBuilder:
         heavy = len(scanned.plain) > HEAVY_BYTES
         prompt = await self.pool.run(heavy, received.api.request.parse, scanned.plain, controls.pins)
         if prompt.stored.continues:
-            stored = await self.counts.cache.stored.get(tenant_of(received.headers), prompt.stored.continues)
+            stored = await self.counts.cache.stored.get(
+                scanned.tenant or tenant_of(received.headers), prompt.stored.continues
+            )
             prompt = replace(prompt, stored=replace(prompt.stored, tokens=stored))
         tenant = b"" if scanned.probing else scanned.tenant  # also ignores what was learned of the candidates
         facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)

@@ -66,7 +66,7 @@ class Planner:
 
     def __post_init__(self) -> None:
         self.later = Later(self.background, self.totals, self.plans)
-        self.descents = Descents(self.knowledge, self.plans, self.later)
+        self.descents = Descents(self.knowledge, self.plans)
 
     def at_once(self, received: Received) -> Planned | Scanned | None:
         """What is sent for a short request that asks for nothing special and whose bytes prove that it fits, as most:
@@ -225,12 +225,15 @@ class Planner:
             counted = await self.totals.count(received, scanned, ladder)
             record.phase("count", began)
         if counted is not None and counted.total is not None and is_below(counted.total, scan, ladder, counted.window):
-            if load_of(counted, scan, ladder) >= ladder.least_ahead:
-                self.later.prefetch(received, scanned, ladder, record)
-            planned = Planned(received, scanned.unchanged(received), scanned, counted)
+            planned, load = (
+                Planned(received, scanned.unchanged(received), scanned, counted),
+                load_of(counted, scan, ladder),
+            )
         else:
-            descended = await self.descents.descend(received, scanned, ladder, record)
-            planned = replace(descended, counted=None if counted is None else Counted(counted.window))
+            planned, load = await self.descents.descend(received, scanned, ladder, record)
+            planned = replace(planned, counted=None if counted is None else Counted(counted.window))
+        if load >= ladder.least_ahead:
+            self.later.prefetch(received, scanned, ladder, record)
         silent = received.api.without_truncation
         return planned if silent is None or not received.may_change else await self.told_to_refuse(planned, silent)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from proxy.model.plan import CandidateModel, Draft, Facts
-from proxy.model.structs import replace
 
 OF_ORIGINAL = True  # seed 003 compares the load of what the client sent, before any cut
 
@@ -51,7 +53,7 @@ def _in_order(candidates: tuple[CandidateModel, ...], names: tuple[str, ...]) ->
 
 def able(candidate: CandidateModel, draft: Draft) -> bool:
     """Whether the candidate supports what the request needs and a reply of the floor. Unknown support counts as yes."""
-    floor = replace(draft, window=candidate.window).floor
+    floor = dataclasses.replace(draft, window=candidate.window).floor
     least = floor if draft.reply is None else min(floor, draft.reply)
     if candidate.window.max_output is not None and candidate.window.max_output < least:
         return False
@@ -62,7 +64,9 @@ def move(draft: Draft, candidate: CandidateModel) -> Draft:
     """The same request for another model, counted by its meter. The reply limit is at most the model's `max_output`."""
     meter = candidate.meter()
     reply = draft.reply if draft.reply is None else min(draft.reply, candidate.window.max_output or draft.reply)
-    moved = replace(draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply, rounding=0)
+    moved = dataclasses.replace(
+        draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply, rounding=0
+    )
     return moved.with_blocks([replace(b, messages=moved.recount(b.messages)) for b in draft.blocks])
 
 
