@@ -22,8 +22,6 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from functools import cached_property
 from itertools import accumulate, groupby
 
-from msgspec.structs import replace
-
 from proxy.fit.blocks import have_results
 from proxy.fit.claims.again import Reference, Seen, references
 from proxy.fit.claims.calls import Result, results_of
