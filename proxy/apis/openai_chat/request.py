@@ -98,27 +98,39 @@ def parse(
     fields = copied(head, whole, view_of(MESSAGES, body))
     _check_choices(fields.get("n"))
     limits = {key: limit for key in LIMITS if (limit := _limit(fields.get(key))) is not None}
+    each = messages if whole is itself and not start and known is None else ()  # of others not all is in them
+    opaque = not plain and _is_opaque(head[MESSAGES], each)
+    searched = b"" if plain or (each and not opaque and not _may_be_marked(fields)) else body
     return Prompt(
         model=model,
         messages=messages,
         head=fields,
         reply=ReplyLimit(max(limits.values(), default=None), next(iter(limits), "max_tokens"), least_reply(fields)),
-        needs=_needs(fields, b"" if plain else body),
+        needs=_needs(fields, searched),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
-        costs=Costs.of(not plain and _is_opaque(head[MESSAGES], messages, whole)),
-        stored=BOUND if not plain and any(oversized_json.find(body, mark) >= 0 for mark in BINDING) else NOT_STORED,
+        costs=Costs.of(opaque),
+        stored=BOUND if any(oversized_json.find(searched, mark) >= 0 for mark in BINDING) else NOT_STORED,
         tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
     )
 
 
-def _is_opaque(raw: msgspec.Raw, messages: Sequence[Message], whole: Whole) -> bool:
+def _is_opaque(raw: msgspec.Raw, messages: Sequence[Message]) -> bool:
     """Whether the messages may have parts whose cost no count can prove. Long ones are searched once, and remembered: a
-    client sends them again at each turn."""
-    if whole is not itself:  # their texts are shortened in `raw`, and too long to be searched at once
+    client sends them again at each turn. Without `messages`, all of them are searched in `raw`."""
+    if not messages:
         return oversized_json.holds(raw, UNPROVABLE_PARTS)
     short = b"\n".join([m.raw for m in messages if len(m.raw) < SEARCHED])
     return _may_be_opaque(short) or any([_is_long_opaque(m.raw) for m in messages if len(m.raw) >= SEARCHED])
+
+
+def _may_be_marked(fields: Mapping[str, bytes]) -> bool:
+    """Whether a field besides the messages may have one of the marks of `NEEDS` and `BINDING`. Each of these has one of
+    `UNPROVABLE_PARTS` in it, so that messages that are not opaque have none of them."""
+    rest = b",".join(
+        [b'"%b":%b' % (key.encode("utf-8", "surrogatepass"), raw) for key, raw in fields.items() if key != MESSAGES]
+    )
+    return any(mark in rest for mark in (*BINDING, *(mark for _, mark in NEEDS)))
 
 
 def _is_long_opaque(raw: bytes) -> bool:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.apis.openai_chat.request import SEARCHED, parse, render, without_extension, without_stream
-from proxy.apis.openai_chat.scan import known_prefix, scan
+from proxy.apis.openai_chat.request import BINDING, NEEDS, SEARCHED, parse, render, without_extension, without_stream
+from proxy.apis.openai_chat.scan import UNPROVABLE_PARTS, known_prefix, scan
 from proxy.fit.plan import plan, start
 from proxy.model.conversation import Call, Prompt
 from proxy.model.limits import Window
@@ -120,6 +120,13 @@ def test_images_and_sound_need_a_model_for_them_and_are_opaque() -> None:
     assert found.needs == {"vision", "audio"} and found.opaque
     told = parse(body([user('he wrote "image_url" there')]))
     assert told.needs == frozenset() and not parse(asking()).opaque
+
+
+def test_a_prompt_that_is_not_opaque_has_no_mark_of_what_it_needs() -> None:
+    marks = [*BINDING, *(mark for _, mark in NEEDS)]
+    assert all(any(part in mark for part in UNPROVABLE_PARTS) for mark in marks)
+    assert parse(asking(audio={"voice": "ash"})).stored.bound and not parse(asking()).stored.bound
+    assert parse(asking(prediction={"type": "image_url"})).needs == {"vision"}
 
 
 @pytest.mark.parametrize("size", [3, SEARCHED, 3 * SEARCHED])
