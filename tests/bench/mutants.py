@@ -149,23 +149,23 @@ def drawn(root: Path, parts: Sequence[str], count: int, seed: int) -> list[Mutan
 
 
 class _Noted:
-    """A plugin of pytest: what the first failing test is, and the seconds of each test."""
+    """A plugin of pytest: which tests fail, and the seconds of each test."""
 
     def __init__(self) -> None:
-        self.failed, self.seconds = "", Counter[str]()
+        self.failed, self.seconds = list[str](), Counter[str]()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.seconds[report.nodeid] += report.duration
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
+        if report.failed:
+            self.failed.append(report.nodeid)
 
     def pytest_collectreport(self, report: Any) -> None:
-        if report.failed and not self.failed:
-            self.failed = report.nodeid or "collection"
+        if report.failed:
+            self.failed.append(report.nodeid or "collection")
 
 
-def ran(arguments: Sequence[str], seconds: float) -> tuple[str, Mapping[str, float]]:
-    """Runs pytest in a fork; gives the test that failed ("time" if it took too long, "" if none), and the seconds."""
+def ran(arguments: Sequence[str], seconds: float) -> tuple[Sequence[str], Mapping[str, float]]:
+    """Runs pytest in a fork; gives the tests that failed ("time" if it took too long), and the seconds of each."""
     read, write = os.pipe()
     pid = os.fork()
     if not pid:
@@ -173,22 +173,22 @@ def ran(arguments: Sequence[str], seconds: float) -> tuple[str, Mapping[str, flo
         _in_fork(arguments, write)
     os.close(write)
     ended = time.monotonic() + seconds
-    told, failed = b"", "time"
+    told, late = b"", True
     with os.fdopen(read, "rb") as out:
         os.set_blocking(out.fileno(), False)
         while time.monotonic() < ended:
             got = out.read()
             told += got or b""
             if got == b"":
-                failed = ""
+                late = False
                 break
             time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
-    if failed:
-        return failed, {}
-    noted: dict[str, Any] = json.loads(told) if told else {"failed": f"ended with {status}", "seconds": {}}
+    if late:
+        return ["time"], {}
+    noted: dict[str, Any] = json.loads(told) if told else {"failed": [f"ended with {status}"], "seconds": {}}
     return noted["failed"], noted["seconds"]
 
 
@@ -204,7 +204,7 @@ def _in_fork(arguments: Sequence[str], write: int) -> None:
         noted = _Noted()
         code = pytest.main(["-q", "-p", "no:cacheprovider", *arguments], plugins=[noted])
         if code not in (0, 1) and not noted.failed:
-            noted.failed = f"pytest ended with {code}"
+            noted.failed.append(f"pytest ended with {code}")
         with os.fdopen(write, "w") as out:
             json.dump({"failed": noted.failed, "seconds": noted.seconds}, out)
     finally:
@@ -231,15 +231,15 @@ def reached(tests: Sequence[str], parts: Sequence[str], kept: Path) -> Reached:
     """Runs the tests once, unchanged, and measures it."""
     sources = [f"--cov=proxy/{part}" for part in parts]
     failed, seconds = ran([*sources, "--cov-context=test", "--cov-report=", *tests], 3_600)
-    if failed:
-        print(f"fails without a mutant: {failed}", file=sys.stderr)
+    for test in failed:
+        print(f"fails without a mutant, and kills none: {test}", file=sys.stderr)
     from coverage import CoverageData
 
     data = CoverageData(str(kept / ".coverage"))
     data.read()
     lines = {
         str(Path(name).relative_to(kept)): {
-            line: [context.rpartition("|")[0] for context in contexts]
+            line: [test for context in contexts if (test := context.rpartition("|")[0]) not in failed]
             for line, contexts in data.contexts_by_lineno(name).items()
         }
         for name in data.measured_files()
@@ -254,7 +254,7 @@ def killed(mutant: Mutant, tests: Sequence[str], expected: float, root: Path) ->
     target.write_bytes(mutant.applied(source))
     os.utime(target, (times.st_atime, times.st_mtime + 10))  # no module that was compiled before is taken for it
     try:
-        by = ran(["-x", *tests], 10 * expected + SLACK_S)[0] if tests else ""
+        by = next(iter(ran(["-x", *tests], 10 * expected + SLACK_S)[0] if tests else ()), "")
     finally:
         target.write_bytes(source)
         os.utime(target, (times.st_atime, times.st_mtime))
@@ -268,7 +268,7 @@ def run(options: argparse.Namespace, root: Path) -> Iterator[dict[str, Any]]:
         mutants = [Mutant(**row["mutant"]) for row in rows if not row["by"]]
         failed, seconds = ran(options.tests, 3_600)
         if failed:
-            sys.exit(f"fails without a mutant: {failed}")
+            sys.exit(f"fails without a mutant: {', '.join(failed)}")
         known = None
     else:
         mutants = drawn(root, options.parts, options.count, options.seed)

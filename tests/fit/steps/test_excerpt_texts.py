@@ -172,7 +172,7 @@ def test_without_a_question_the_ends_stay() -> None:
     assert apply(before, facts(700), Params()).excess <= 0
 
 
-@given(sizes=st.lists(st.integers(1, 60), min_size=3, max_size=14), window=st.integers(300, 800))
+@given(sizes=st.lists(st.integers(1, 120), min_size=3, max_size=25), window=st.integers(450, 1500))  # of lines, tokens
 def test_no_more_than_a_fifth_stays_empty_where_something_was_dropped(sizes: list[int], window: int) -> None:
     told = [
         (user if i % 2 == 0 else assistant)("\n".join(words(7, f"m{i}l{k}x") for k in range(size)))
