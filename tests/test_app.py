@@ -53,7 +53,7 @@ def noted(made: Services, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return handler
 
     monkeypatch.setattr(type(made.gateway), "fit", note("chat"))
-    monkeypatch.setattr(type(made.gateway), "other", note("other"))
+    monkeypatch.setattr(type(made.unfitted), "__call__", note("other"))
     monkeypatch.setattr(type(made.inspecting), "__call__", note("inspect"))
     return seen
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.apis.openai_chat import API as CHAT
 from proxy.apis.openai_chat import request
 from proxy.apis.openai_chat.scan import scan
 from proxy.apis.openai_responses.scan import scan as scan_responses
 from proxy.fit.plan import start
 from proxy.model.limits import Window
-from proxy.model.plan import Facts
+from proxy.model.plan import Facts, Mode
+from proxy.model.structs import replace
+from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.tokens.meter import meter_for
 from tests.apis import invented
 from tests.laws.dialects import INVENTED, RESPONSES
 from tests.laws.meters import ByteMeter
 from tests.makers import ladder
+from tests.request.planned import services
 from tests.tokens.remembering import Remembering
 
+PLANNER = services().gateway.default.planner
 EXACT = ("gpt-4o", "gpt-4", "gpt-3.5-turbo-0613", "gpt-4.1-mini", "o1", "o3", "o4-mini", "gpt-5", "gpt-5-mini")
 # What costs many tokens for its bytes: single digits, numbers that grow when written again, letters that are escaped.
 DENSE = (
@@ -166,3 +172,29 @@ def test_what_bytes_do_not_prove_is_not_said_to_be_proven() -> None:
     body = INVENTED.body([{"role": "user", "content": [part], "x-uid": 0}], {"max_tokens": 9}, {"model": "m"}, {})
     found = invented.scan(body)
     assert (found.model, found.reserve, found.most) == ("m", 9, None)
+
+
+@given(
+    st.lists(messages(), min_size=1, max_size=6), st.sampled_from(("gpt-4o", "gpt-4", "o3", "nobody/knows")), st.data()
+)
+def test_what_is_planned_at_once_is_what_is_planned_in_all_other_cases(
+    turns: list[list[dict[str, Any]]], model: str, data: st.DataObject
+) -> None:
+    """Most requests are planned without waiting: that way leads to the same stage as the long one, or to none."""
+    limit = data.draw(st.sampled_from([{}, {"max_tokens": 100}, {"max_completion_tokens": 4_000, "n": 2}]))
+    sent = json.dumps({"model": model, "messages": [m for turn in turns for m in turn], **limit}).encode()
+    received = Received(CHAT, data.draw(st.sampled_from(list(Mode))), body=sent)
+    found = PLANNER.at_once(received)
+    planned = asyncio.run(PLANNER.prepare(received, Record()))
+    if isinstance(found, Planned):
+        assert found.payload is planned.payload is sent and found.proven and planned.proven
+        assert (_plain(found), found.counted) == (_plain(planned), planned.counted)
+        assert (found.descent, found.result, found.error) == (planned.descent, planned.result, planned.error)
+    elif planned.proven:
+        assert planned.scanned is not None and (planned.scanned.scan.seen.keyed or planned.scanned.scan.compacts)
+
+
+def _plain(planned: Planned) -> Scanned:
+    """What was scanned, without the function that makes its digests, which equals none but itself."""
+    assert planned.scanned is not None
+    return replace(planned.scanned, scan=replace(planned.scanned.scan, marks=None))

@@ -11,24 +11,18 @@ import pytest
 
 from proxy.apis.openai_chat import API
 from proxy.apis.openai_embeddings import API as EMBEDDINGS
-from proxy.apis.openai_responses import API as RESPONSES
 from proxy.config.settings import read_settings
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Fault, TransportError
 from proxy.model.api import Api
 from proxy.model.limits import LearnedLimits
 from proxy.model.outcome import Outcome
-from proxy.model.plan import Mode
 from proxy.model.scan import PrefixDigest, Total
 from proxy.model.structs import replace
-from proxy.request.context import RequestContext
-from proxy.request.endings import has_all
 from proxy.request.routes import OneUpstream
-from proxy.request.stages import Answered, Received
 from proxy.request.totals import Part, Totals
 from proxy.services import Services, build
 from proxy.wire.headers import Header
-from proxy.wire.tap import Tap
 from tests.e2e.services import TOO_MUCH, body, sentence, talk
 
 JSON = (b"content-type", b"application/json")
@@ -282,11 +276,3 @@ def test_who_only_observes_hands_a_refusal_on() -> None:
     desk, got = asking(body(talk(120)), refuses, PLIMSOLL_MODE="observe")
     assert (len(desk.sent), got[0]["status"]) == (1, 400)
     assert desk.outcomes[0].refusals == ()
-
-
-@pytest.mark.parametrize(("last", "all_of_it"), [(b"response.completed", True), (b"response.created", False)])
-def test_a_client_that_leaves_at_the_last_event_has_its_whole_answer(last: bytes, all_of_it: bool) -> None:
-    tap = Tap(RESPONSES, "text/event-stream")
-    tap.feed(b'data: {"type":"%b","response":{}}\n\n' % last)
-    context = RequestContext(Received(RESPONSES, Mode.FIT), answered=Answered(200, None, tap))
-    assert has_all(context) is all_of_it and not has_all(RequestContext(Received(RESPONSES, Mode.FIT)))
