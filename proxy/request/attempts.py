@@ -86,11 +86,7 @@ class Attempts:
         """The attempt, with what had to be read. Raises UpstreamError."""
         if unreadable(answer) and not (planned.pieces or record.unreadable) and record.attempts <= MAX_HEALS:
             return Attempt(answer, unreadable=True)
-        try:
-            seen, refusal = await self.refusals.within(planned, answer)
-        except BaseException:
-            await answer.close()
-            raise
+        seen, refusal = await self.refusals.within(planned, answer)
         if refusal is not None:
             record.refusals = (*record.refusals, refusal.rule)
         return Attempt(answer, seen, refusal)

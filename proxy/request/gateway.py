@@ -1,8 +1,13 @@
 """Drives one request through its stages, and is alone to bind them: prepares, sends, heals, relays.
 
-Who may change what is sent: `prepare` before the first attempt, `heal` after a refusal, and `Router.without` after
-another upstream has failed. Each returns a new `Planned`, made from what the client sent. No attempt follows once a
-byte of an answer has gone to the client.
+* Who may change what is sent: `prepare` before the first attempt, `heal` after a refusal, `Router.without` after
+  another upstream has failed. Each returns a new `Planned`, made from what the client sent, never from an earlier
+  payload. One more attempt has the bytes of the one before it: where a stream came to nothing, without its stream flag.
+* No attempt follows once a byte of an answer has gone to the client. A refusal that comes then is relayed as it is; the
+  tap that reads along tells the reporter, and of the caller's next streams of such a size more is read first.
+* Who asks for an answer closes it, here, whatever happens.
+* A bug of ours: before the first attempt the client's own bytes are sent (an error in `strict`), while healing the
+  refusal is relayed, and where nothing can be forwarded any more the client gets our 500, or its answer breaks off.
 """
 
 from __future__ import annotations
@@ -101,7 +106,12 @@ class Gateway:
         try:
             self.pages.check(scope, self.default.upstream.has_key)
             await self._receive(context, client)
-            await self._exchange(context, await self._prepare(context), client)
+            await self._prepare(context)
+            attempt = await self._exchange(context, client)
+            try:
+                await self._relay(context, attempt, client)
+            finally:
+                await attempt.answer.close()
         except BaseException as error:
             if await self._end(context, error, send):
                 raise
@@ -127,7 +137,7 @@ class Gateway:
             head.api, mode, head.path, head.headers, asked, body, address=head.address, room=room
         )
 
-    async def _prepare(self, context: RequestContext) -> Planned:
+    async def _prepare(self, context: RequestContext) -> None:
         """Prepares what to send, and begins to count what is sent uncounted. The client's time is not counted as our
         own. Raises `ClientError`."""
         received, record, began = context.received, context.record, time.perf_counter()
@@ -148,30 +158,29 @@ class Gateway:
         if planned.proven and planned.total is None:
             context.counting = planner.later.start_count(planned, record)
             if context.counting is None:
-                context.planned = planned = planned.uncounted()
-        return planned
+                context.planned = planned.uncounted()
 
-    async def _exchange(self, context: RequestContext, planned: Planned, client: Client) -> None:
-        """Sends, and sends again where there is something better to send; what comes then goes to the client as it
-        is."""
+    async def _exchange(self, context: RequestContext, client: Client) -> Attempt:
+        """Sends, and sends again where there is something better to send. Returns what the client gets. Raises
+        UpstreamError. No caller keeps the content: it is dropped while a long answer is relayed."""
         while True:
+            planned = context.planned
+            assert planned is not None
             try:
                 attempt = await self._attempt(context, planned, client)
-                if attempt.usage is None and may_be_refused(planned, attempt) and context.record.attempts <= MAX_HEALS:
+                if attempt.usage is not None:  # a whole, good answer, as most
+                    return attempt
+                if may_be_refused(planned, attempt) and context.record.attempts <= MAX_HEALS:
                     attempt = await self._in_one_piece(context, planned, attempt, client)
             except UpstreamError as failure:
                 again = await self._elsewhere(context, planned, failure)
                 if again is None:
                     raise
             else:
-                try:
-                    again = None if attempt.usage is not None else await self._again(context, attempt)
-                    if again is None:
-                        await self._relay(context, attempt, client)
-                        return
-                finally:
-                    await attempt.answer.close()
-            context.planned = planned = again
+                again = await self._again(context, attempt)
+                if again is None:
+                    return attempt
+            context.planned = again
 
     async def _attempt(self, context: RequestContext, planned: Planned, client: Client) -> Attempt:
         """Sends the payload; reads as much of the answer as it takes to detect a refusal. Raises UpstreamError."""
@@ -180,21 +189,32 @@ class Gateway:
         context.asked = backend = self.routes.target(planned, context.home)
         with interrupt_on_disconnect(client.receive, client.cycle):
             answer = await attempts.send(planned, client.target, backend, record)
-            latest = context.latest or planned
-            return attempts.at_once(latest, answer) or await attempts.read(latest, answer, record)
+            latest = context.latest or planned  # a count may be there by now
+            try:
+                return attempts.at_once(latest, answer) or await attempts.read(latest, answer, record)
+            except BaseException:
+                await answer.close()
+                raise
 
     async def _again(self, context: RequestContext, attempt: Attempt) -> Planned | None:
-        """What is to be sent next; None if the client gets this answer."""
-        planned, record = context.latest, context.record
+        """What is to be sent next, and the answer before it is closed; None if the client gets that one."""
+        planned, record, again = context.latest, context.record, None
         if planned is None or record.attempts > MAX_HEALS:
             return None
-        if attempt.unreadable:
-            record.stop_waiting()
-            record.unreadable = True
-            return planned
-        if attempt.refusal is not None:
-            return await self._heal(context, planned, attempt.refusal)
-        return await self._elsewhere(context, planned) if attempt.answer.status >= 400 else None
+        try:
+            if attempt.unreadable:
+                record.stop_waiting()
+                record.unreadable, again = True, planned
+            elif attempt.refusal is not None:
+                again = await self._heal(context, planned, attempt.refusal)
+            elif attempt.answer.status >= 400:
+                again = await self._elsewhere(context, planned)
+        except BaseException:
+            await attempt.answer.close()
+            raise
+        if again is not None:
+            await attempt.answer.close()
+        return again
 
     async def _elsewhere(
         self, context: RequestContext, planned: Planned, failure: UpstreamError | None = None
@@ -212,18 +232,22 @@ class Gateway:
         not have. Else the empty stream: its length was not the reason."""
         assert context.home is not None and planned.scanned is not None
         try:
-            context.planned = whole = await context.home.planner.plans.without_stream(planned, planned.scanned)
-        except Exception as error:
-            report_bug(context.record, error)
-            return empty
-        try:
+            try:
+                whole = await context.home.planner.plans.without_stream(planned, planned.scanned)
+            except Exception as error:
+                report_bug(context.record, error)
+                return empty
+            context.planned = whole
             attempt = await self._attempt(context, whole, client)
         except BaseException:
             await empty.answer.close()
             raise
-        unused = empty if attempt.failed else attempt
-        await unused.answer.close()
-        return attempt if attempt.failed else empty
+        if attempt.failed:
+            await empty.answer.close()
+            return attempt
+        context.planned = planned
+        await attempt.answer.close()
+        return empty
 
     async def _heal(self, context: RequestContext, planned: Planned, refusal: Refusal) -> Planned | None:
         """A smaller request to send after a refusal; None if there is none."""
@@ -243,22 +267,18 @@ class Gateway:
 
     async def _relay(self, context: RequestContext, attempt: Attempt, client: Client) -> None:
         """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
-        answer, usage, record, planned = attempt.answer, attempt.usage, context.record, context.latest
-        assert planned is not None
-        extra, api = headers_of(planned, record.upstream), planned.received.api
+        answer, usage, record, api = attempt.answer, attempt.usage, context.record, context.received.api
+        extra = self._headers(context, attempt)
         healed = bool(record.refusals) and not attempt.failed
         if attempt.refusal is not None and context.result in ("", "fitted"):
             record.result = "refused"
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
-        if usage is not None:
-            if is_truncated(planned, usage):
-                extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))
-            if client.cycle is not None:
-                record.first_byte()
-                if relay_at_once(client.cycle, answer, attempt.seen, extra):
-                    return
+        if usage is not None and client.cycle is not None:
+            record.first_byte()
+            if relay_at_once(client.cycle, answer, attempt.seen, extra):
+                return
         self._release(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         tap = Tap(api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
@@ -275,6 +295,15 @@ class Gateway:
             cycle=client.cycle,
             event=log.event,
         )
+
+    def _headers(self, context: RequestContext, attempt: Attempt) -> list[Header]:
+        """The response headers of ours."""
+        planned, usage = context.latest, attempt.usage
+        assert planned is not None
+        extra = headers_of(planned, context.record.upstream)
+        if usage is not None and is_truncated(planned, usage):
+            extra.append((b"x-plimsoll-truncated", b"%d" % usage.prompt))
+        return extra
 
     def _release(self, context: RequestContext) -> None:
         """Drops the content of a request that cannot be healed any more, once it is counted."""

@@ -70,7 +70,7 @@ class Healer:
         heavy = len(scanned.plain) > HEAVY_BYTES
         echoed = await self.pool.run(heavy, echoes, refusal.quotes, scanned.plain, said)
         moved = draft.model != prompt.model
-        waits = prompt.managed or sent.plan.trusting
+        waits = prompt.managed or sent.plan.trusting  # steps that acted only once it is refused
         if prompt.opaque:
             less, draft = after_refusal(sent.facts, draft, refusal)
             sent = replace(sent, facts=replace(sent.facts, assuming=True) if moved else less)
@@ -79,7 +79,7 @@ class Healer:
             knowledge.cache.probe_refused(draft.model, scanned.tenant)
         proves = not echoed and not prompt.stored.continues
         facts, scanned, found = self._learn(knowledge, scanned, sent, draft, ladder, refusal, proves=proves)
-        if facts is None and (planned.uncut or waits):
+        if facts is None and (planned.uncut or waits):  # no step has acted yet: the facts that are known call for one
             facts = sent.facts
         if facts is None:
             return None
