@@ -41,7 +41,7 @@ class RequestContext(msgspec.Struct):
 
     @property
     def latest(self) -> Planned | None:
-        """What is sent, with the count that was made meanwhile."""
+        """What is sent: `planned`, with the count that a task has made of it meanwhile."""
         counting = self.counting
         if counting is None or not counting.done() or counting.cancelled():
             return self.planned

@@ -2,12 +2,13 @@
 
 * Who may change what is sent: `prepare` before the first attempt, `heal` after a refusal, `Router.without` after
   another upstream has failed. Each returns a new `Planned`, made from what the client sent, never from an earlier
-  payload. One more attempt has the bytes of the one before it: where a stream came to nothing, without its stream flag.
+  payload. Two attempts need no new plan: one for an answer that can be read, with the same bytes, and one for an answer
+  in one piece where a stream came to nothing, without the stream flag alone (`_in_one_piece`).
 * No attempt follows once a byte of an answer has gone to the client. A refusal that comes then is relayed as it is; the
   tap that reads along tells the reporter, and of the caller's next streams of such a size more is read first.
 * Who asks for an answer closes it, here, whatever happens.
-* A bug of ours: before the first attempt the client's own bytes are sent (an error in `strict`), while healing the
-  refusal is relayed, and where nothing can be forwarded any more the client gets our 500, or its answer breaks off.
+* A bug of ours: while it is planned the client's own bytes are sent, without our own key (an error in `strict`), while
+  it is healed the refusal is relayed; elsewhere the client gets our 500, or its answer breaks off (`endings.py`).
 """
 
 from __future__ import annotations
@@ -320,6 +321,8 @@ class Gateway:
         if end.status is not None:
             answered = context.answered
             context.answered = Answered(end.status) if answered is None else replace(answered, status=end.status)
+        if not end.breaks:
+            error.__traceback__ = None  # its frames have the stages, one of which has the error: none would be freed
         if end.error is not None:
             await self._fail(context, send, end.error, end.extra)
         return end.breaks

@@ -128,7 +128,7 @@ class Descent(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
 
 
-class Planned(msgspec.Struct, frozen=True, gc=False):
+class Planned(msgspec.Struct, frozen=True):
     """The bytes to send for a request, with the stages before. `descent`: where the ladder was descended.
 
     `prefixes`: those of what the client sent and of a payload that a plan changed. `refusing`: no step changed it, but

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -276,3 +278,25 @@ def test_who_only_observes_hands_a_refusal_on() -> None:
     desk, got = asking(body(talk(120)), refuses, PLIMSOLL_MODE="observe")
     assert (len(desk.sent), got[0]["status"]) == (1, 400)
     assert desk.outcomes[0].refusals == ()
+
+
+@pytest.mark.parametrize("mode", ["fit", "strict"])
+def test_a_request_that_is_refused_leaves_nothing_behind_that_only_a_collector_would_free(mode: str) -> None:
+    """Its error is a part of its stage, and the error's frames had that stage."""
+    said = [{"role": "system", "content": sentence(0, 20)}, {"role": "user", "content": "Hi"}]
+    desk, sent = Desk(good), body(said, **TOO_MUCH)
+
+    async def ask() -> None:
+        for _ in range(20):
+            got = await desk.chat(sent, (b"x-plimsoll-mode", mode.encode()))
+            assert got[0]["status"] == 400
+        await desk.services.gateway.close()
+
+    asyncio.run(desk.chat(sent))
+    gc.disable()
+    try:
+        before = sys.getrefcount(sent)
+        asyncio.run(ask())
+        assert sys.getrefcount(sent) <= before + 3
+    finally:
+        gc.enable()
