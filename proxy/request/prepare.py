@@ -1,8 +1,8 @@
 """Received -> Planned: decides what is sent for a request, or which error the client gets instead.
 
 Three ways lead to a payload. Where the body's bytes alone prove that the request fits, or where its count shows that it
-fits and no step of the ladder is due, the client's own bytes are sent. Else the ladder is descended. A server that would
-drop what is too long and say nothing is told to refuse it, where no step changed the request.
+fits and no step of the ladder is due, the client's own bytes are sent. Else the ladder is descended. A server that
+would drop what is too long and say nothing is told to refuse it, where no step changed the request.
 """
 
 from __future__ import annotations
