@@ -77,9 +77,8 @@ def without_message_key(
     return object_of({**copied(head, whole), field: b"[" + written + b"]"}.items()), pins
 
 
-def least_reply(head: Mapping[str, bytes]) -> int:
-    """The smallest reply limit, in tokens, that a thinking budget allows: more than the budget (Anthropic's rule, also
-    where its models are asked by chat completions)."""
-    raw = head.get("thinking")
-    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get("budget_tokens")
+def least_reply(raw: bytes | None, key: str) -> int:
+    """The smallest reply limit, in tokens, that the budget under a `key` of a field allows: more than the budget
+    (Anthropic's rule, also where its models are asked by chat completions)."""
+    budget = None if raw is None else mapping(raw_value(msgspec.Raw(raw))).get(key)
     return budget + 1 if isinstance(budget, int) and budget > 0 else 0

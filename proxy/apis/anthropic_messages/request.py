@@ -108,7 +108,7 @@ def parse(
         model=model,
         messages=tuple(messages),
         head=fields,
-        reply=ReplyLimit(limit, LIMIT, least_reply(fields)),
+        reply=ReplyLimit(limit, LIMIT, least_reply(fields.get("thinking"), "budget_tokens")),
         needs=_needs(fields, b"" if plain else body),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),

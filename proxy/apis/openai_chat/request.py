@@ -105,7 +105,11 @@ def parse(
         model=model,
         messages=messages,
         head=fields,
-        reply=ReplyLimit(max(limits.values(), default=None), next(iter(limits), "max_tokens"), least_reply(fields)),
+        reply=ReplyLimit(
+            max(limits.values(), default=None),
+            next(iter(limits), "max_tokens"),
+            least_reply(fields.get("thinking"), "budget_tokens"),
+        ),
         needs=_needs(fields, searched),
         stream=fields.get("stream") == b"true",
         pins=frozenset(pins),
