@@ -17,7 +17,9 @@ from proxy.request.unmoved import NOTHING, why_unmoved
 from proxy.wire.report import least_reply, takers, too_long_inputs
 from proxy.wire.scan import NotUnderstood
 
-SEND = "send"  # `Ladder.on_unfit` of such a request: what is left goes out even if it is too long by our count
+# `Ladder.on_unfit` where the provider is to compact the conversation: what is left is sent, even if our count says that
+# it is too long.
+SEND = "send"
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,10 +226,8 @@ class Planner:
             counted = await self.totals.count(received, scanned, ladder)
             record.phase("count", began)
         if counted is not None and counted.total is not None and is_below(counted.total, scan, ladder, counted.window):
-            planned, load = (
-                Planned(received, scanned.unchanged(received), scanned, counted),
-                load_of(counted, scan, ladder),
-            )
+            planned = Planned(received, scanned.unchanged(received), scanned, counted)
+            load = load_of(counted, scan, ladder)
         else:
             planned, load = await self.descents.descend(received, scanned, ladder, record)
             planned = replace(planned, counted=None if counted is None else Counted(counted.window))

@@ -124,8 +124,10 @@ def _is_opaque(raw: msgspec.Raw, messages: Sequence[Message]) -> bool:
     client sends them again at each turn. Without `messages`, all of them are searched in `raw`."""
     if not messages:
         return oversized_json.holds(raw, UNPROVABLE_PARTS)
-    short = b"\n".join([m.raw for m in messages if len(m.raw) < SEARCHED])
-    return _may_be_opaque(short) or any([_is_long_opaque(m.raw) for m in messages if len(m.raw) >= SEARCHED])
+    short = msgspec.Raw(b"\n".join([m.raw for m in messages if len(m.raw) < SEARCHED]))
+    return oversized_json.holds(short, UNPROVABLE_PARTS) or any(
+        [_is_long_opaque(m.raw) for m in messages if len(m.raw) >= SEARCHED]
+    )
 
 
 def _may_be_marked(fields: Mapping[str, bytes]) -> bool:
@@ -140,11 +142,7 @@ def _may_be_marked(fields: Mapping[str, bytes]) -> bool:
 def _is_long_opaque(raw: bytes) -> bool:
     key = (hash(raw), len(raw))
     found = OPAQUE.get(key)
-    return OPAQUE.put(key, _may_be_opaque(raw)) if found is None else found
-
-
-def _may_be_opaque(raw: bytes) -> bool:
-    return any(sign in raw for sign in UNPROVABLE_PARTS)
+    return OPAQUE.put(key, oversized_json.holds(msgspec.Raw(raw), UNPROVABLE_PARTS)) if found is None else found
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

@@ -1,6 +1,7 @@
 """What was read of the results of a run, remembered by its beginnings: a further turn reads the new results alone.
 
-It only saves time: of equal beginnings the same is read. It holds no text of a message.
+It only saves time: of equal beginnings the same is read. It holds no text of a result; of calls it holds their paths
+and arguments, of turns the names that they claim.
 """
 
 from __future__ import annotations

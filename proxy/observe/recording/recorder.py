@@ -130,9 +130,8 @@ class Recorder:
 
     def _line(self, request: Request, at: float) -> _Line:
         sender = self._sender(request.headers)
-        text = _ENCODER.encode(figures(request, sender.name, at, self._name))[
-            :-1
-        ]  # the brace is a part of what follows
+        text = _ENCODER.encode(figures(request, sender.name, at, self._name))
+        text = text[:-1]  # the brace is a part of what follows
         body = request.body if request.fitted and self._content != META else b""
         if not body or not self._has_room(body):
             return _Line(text, body and None, "", "", sender)
