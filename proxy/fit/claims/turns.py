@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.fit.claims.again import last_name, same_path
 from proxy.fit.claims.calls import Result
@@ -19,7 +20,6 @@ from proxy.fit.claims.named import Names, named_definitions
 from proxy.model.claims import Reason, ResultClaim
 from proxy.model.conversation import Message
 from proxy.model.ports import Meter
-from proxy.model.structs import replace
 
 RARE = 3  # results at most that contain an id which identifies something
 SEVERAL = 8  # results that are read, from which on it pays to search all texts at once for each name
