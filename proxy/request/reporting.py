@@ -46,7 +46,10 @@ class Reporter:
     def keep(self, context: RequestContext) -> None:
         """The content of a request is about to be dropped, while its answer is still under way."""
         for observer in self.observers:
-            observer.keep(context)
+            try:
+                observer.keep(context)
+            except Exception as error:  # the client waits for its answer
+                report_bug(context.record, error)
 
     def finish(self, context: RequestContext) -> None:
         """Reports the outcome; waits for a count under way, but the client does not."""

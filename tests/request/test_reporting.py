@@ -107,3 +107,23 @@ def test_requests_under_other_rules_are_told_apart_from_those_before() -> None:
         assert [outcome.result for outcome in told] == ["passed"]
 
     asyncio.run(check())
+
+
+def test_an_observer_that_cannot_keep_what_it_wants_costs_no_client_its_answer(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    kept: list[RequestContext] = []
+
+    class Broken(Outcomes):
+        def keep(self, context: RequestContext) -> None:
+            raise RuntimeError("canary-2718")
+
+    class Keeping(Outcomes):
+        def keep(self, context: RequestContext) -> None:
+            kept.append(context)
+
+    context = ended("passed")
+    replace(reporter([]), observers=[Broken(print), Keeping(print)]).keep(context)
+    assert kept == [context]
+    written = capfd.readouterr().err
+    assert "RuntimeError" in written and "canary" not in written
