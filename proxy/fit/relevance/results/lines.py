@@ -12,9 +12,10 @@ from itertools import accumulate, pairwise
 from proxy.fit.relevance.results.candidate_lines import candidate_lines
 from proxy.fit.relevance.results.definitions import definitions_of
 from proxy.fit.relevance.results.read_on import NO_CALL, ReadOn
-from proxy.fit.relevance.results.records import Records, records_of, rows_of
+from proxy.fit.relevance.results.records import Records, records_of
 from proxy.fit.relevance.results.shapes import Shape, shapes_of, without_fresh
 from proxy.fit.relevance.results.text_lines import Line, lines_of
+from proxy.fit.relevance.results.totals import totals_of
 from proxy.fit.relevance.text.heuristics import outline_value
 from proxy.fit.relevance.text.outline import outline
 from proxy.fit.relevance.text.query import ResultQuery
@@ -33,7 +34,7 @@ COST_EXPONENT = 0.25  # preference for short lines: score / length ** this (meas
 ENDS, ENDS_SHARE = 3, 0.2  # lines at either end that stay, within this share of the room
 SHORT = 16  # characters of a line that is as short as a note that it is missing
 GAP, NUMBERS = 5, 3  # tokens of the note between two runs of lines; more if it has the numbers of the lines
-NOTE = 16  # tokens of the note how many of how many records are shown
+NOTE = 0.1  # share of the limit up to which a note says how many of how many matches, rows or records are shown
 # Tokens of a limit up to which a note that becomes needless is no room: old results of a run would be longer in their
 # short form, and its cuts would come earlier; in a window of 1,000 nothing is gained (measured).
 SMALL = 1200
@@ -71,7 +72,11 @@ def shorten_lines(
     records = records_of(texts)
     if records is not None:
         places = _with_heads(places, records)
-    total = 0 if is_cut(text) else len(records.heads) if records is not None else 0 if call.first else rows_of(texts)
+    reads = call.first and records is None  # the lines of a file
+    totals = None if reads or is_cut(text) else totals_of(texts, records)
+    note = 0 if totals is None else meter.text(totals.note(totals.places)) + 1
+    if note > NOTE * limit:
+        totals, note = None, 0
     gap = GAP + NUMBERS * (call.first > 0 and not call.numbered)
     claimed, torn = _claimed(text, lines, query, limit, meter, gap)
     if claimed or torn:
@@ -80,14 +85,14 @@ def shorten_lines(
         places = [place for place in places if place not in claimed and place not in torn]
     read = survey(lines, tokens, places)
     order = in_order_of_value(read, values_of(read, query), _seldom(read) if query.about_errors else 0.0)
-    left = limit - NOTE * (total > 0) - sum([meter.text(texts[place]) + 1 for place in claimed])
+    left = limit - note - sum([meter.text(texts[place]) + 1 for place in claimed])
     chosen = [*claimed, *(places[place] for place in _chosen(read, order, left, meter, gap, records))]
     if not any(lines[place].text.strip() for place in chosen):
         return None
 
     def made(count: int) -> str:
         kept = chosen[:count]
-        return render(lines, kept, call) + (_of_all(total, kept, records) if total else "")
+        return render(lines, kept, call) + (totals.note(_shown(lines, kept)) if totals is not None else "")
 
     return largest_fitting(made, len(chosen), fits)
 
@@ -97,12 +102,11 @@ def _with_heads(places: Sequence[int], records: Records) -> Sequence[int]:
     return sorted({*places, *[head for place in places for head in records.along(place)]})
 
 
-def _of_all(total: int, kept: Sequence[int], records: Records | None) -> str:
-    """How many of how many records or rows are shown."""
-    if records is None:
-        return f"\n[Truncated: {total} total rows]"
-    shown = len({records.of[place] for place in kept if place not in records.along(place)} - {-1})
-    return f"\n[Truncated: {total} total results, {shown} shown in part]"
+def _shown(lines: Sequence[Line], chosen: Iterable[int]) -> set[int]:
+    """The chosen lines, and the single ones between them that are as short as a note (see `render`)."""
+    kept = {-1, *chosen, len(lines)}
+    near = {place + 1 for place in kept if place + 1 not in kept and place + 2 in kept}
+    return (kept | {place for place in near if len(lines[place].text) <= SHORT}) - {-1, len(lines)}
 
 
 def _claimed(
