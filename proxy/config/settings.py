@@ -19,6 +19,7 @@ from proxy.config.otel import TraceSettings, read_traces
 from proxy.config.values import Parser, optional, whole
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
+from proxy.model.terms import Reported, Terms
 
 PREFIX = "PLIMSOLL_"
 PREFIXES = (PREFIX, "LLM_", "CONTEXT_")
@@ -59,6 +60,7 @@ class Settings:
     redis: str | None = field(repr=False)
     mode: Mode
     ladder: str
+    usage: Reported
     workers: int
     api_key: str | None = field(repr=False)
     max_body: int
@@ -108,6 +110,11 @@ class Settings:
     def fallback_models(self) -> tuple[str, ...]:
         """The models that a request may be switched to, preferred first; empty unless enabled (seed 003)."""
         return self.llm_allowed_fallback_models if self.llm_fallback_enabled else ()
+
+    @property
+    def terms(self) -> Terms:
+        """What holds for requests whose headers say nothing else."""
+        return Terms(self.usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +199,12 @@ SETTINGS = (
     Setting("PLIMSOLL_MODE", values.mode, "fit", "off, observe, fit or strict"),
     Setting(
         "PLIMSOLL_LADDER", values.ladder_name, "default", "ladder of requests without a rule or header that names one"
+    ),
+    Setting(
+        "PLIMSOLL_USAGE",
+        values.one_of(Reported),
+        "sent",
+        "what answers to requests that were cut report as tokens of the prompt: sent or asked",
     ),
     Setting("PLIMSOLL_WORKERS", whole(1, 1024), "1", "number of worker processes"),
     Setting("PLIMSOLL_API_KEY", optional(values.key), "", "key sent upstream when the client sends none", True),

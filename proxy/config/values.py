@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -98,9 +99,13 @@ def choice(*allowed: str) -> Callable[[str], str]:
     return parse
 
 
-def mode(text: str) -> Mode:
-    """A mode of the proxy."""
-    return Mode(choice(*Mode)(text))
+def one_of(kind: type[StrEnum]) -> Parser:
+    """A parser of a value of an enumeration, in any case."""
+    allowed = choice(*kind)
+    return lambda text: kind(allowed(text))
+
+
+mode = one_of(Mode)
 
 
 def names(text: str) -> tuple[str, ...]:

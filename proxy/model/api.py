@@ -130,6 +130,10 @@ class ResponseFormat(Protocol):
     def read_tail(self, tail: bytes, state: ResponseState) -> ResponseState:
         """The state after the end of an event or response whose beginning is missing."""
 
+    def with_more_prompt(self, data: bytes, more: int) -> bytes:
+        """An event's data, or a complete response, with `more` tokens in the prompt of the usage that it reports, as if
+        none of them came from a cache. All its other bytes stay; the same bytes if it reports no usage."""
+
     def landmarks(self, data: bytes) -> Sequence[int]:
         """Offsets in a stream's bytes: the last of a usage, of a finish reason, of an error, of the end event.
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ Json = Any
 FIELDS = msgspec.json.Decoder(dict[str, Any])
 RAWS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
+KEY = re.compile(rb'[\s,{]*("(?:[^"\\]|\\.)*")\s*:\s*', re.DOTALL)  # of a field, with what stands before it
 
 RawFields = Mapping[str, msgspec.Raw]  # an object whose values are not decoded
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)  # what msgspec's decoders raise
@@ -48,7 +50,34 @@ def raw_fields(raw: bytes | msgspec.Raw) -> RawFields:
         return {}
 
 
-def raw_value(raw: msgspec.Raw) -> Json:
+def raw_places(raw: bytes) -> Mapping[str, tuple[int, int]]:
+    """Where the values of an object's fields stand in its JSON, from and to; none where it is no object, or has a field
+    twice. Never raises."""
+    places: dict[str, tuple[int, int]] = {}
+    end = 0
+    for name, value in raw_fields(raw).items():
+        key = KEY.match(raw, end)
+        if key is None or read(key[1]) != name or not raw.startswith(bytes(value), key.end()):
+            return {}
+        end = key.end() + len(bytes(value))
+        places[name] = key.end(), end
+    return places if raw[end:].strip() == b"}" else {}
+
+
+def changed_at(raw: bytes, path: Sequence[str], change: Callable[[bytes], bytes]) -> bytes:
+    """The JSON of an object with another value at a path of keys; all its other bytes stay. The same bytes if there is
+    no such value. Never raises unless `change` does."""
+    if not path:
+        return change(raw)
+    place = raw_places(raw).get(path[0])
+    if place is None:
+        return raw
+    before = raw[place[0] : place[1]]
+    after = changed_at(before, path[1:], change)
+    return raw if after == before else raw[: place[0]] + after + raw[place[1] :]
+
+
+def raw_value(raw: bytes | msgspec.Raw) -> Json:
     """The value of a field of `raw_fields`; None where it cannot be decoded. Never raises."""
     try:
         return msgspec.json.decode(raw)

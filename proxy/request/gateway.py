@@ -31,11 +31,12 @@ from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UpstreamError
 from proxy.http.memory_budget import Budget, Room
 from proxy.http.receiving import Receive, Scope, body_if_received, cycle_of, read_body, target_of
-from proxy.http.relay import Send, relay, relay_at_once, send_error
+from proxy.http.relay import Send, Watch, relay, relay_at_once, send_error
 from proxy.http.server.cycle import Cycle
 from proxy.model.api import Api
 from proxy.model.outcome import Refusal
 from proxy.model.structs import replace
+from proxy.model.terms import Terms
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
@@ -45,6 +46,7 @@ from proxy.request.context import RequestContext
 from proxy.request.endings import ending
 from proxy.request.reporting import Reporter
 from proxy.request.response_headers import headers_of, is_truncated
+from proxy.request.restated_answers import asked_beyond_sent, restated, restated_whole
 from proxy.request.routes import Router
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Planned, Received, Record
@@ -82,6 +84,10 @@ class Gateway:
     pages: WebPages = field(default_factory=WebPages)
     begin_trace: Begin = untraced
     keeping: Keeping | None = None
+    terms: Terms = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.terms = self.settings.terms
 
     def with_rules(self, routes: Router, attempts: Attempts, reporter: Reporter) -> Gateway:
         """The gateway for further requests under other rules; those that this one has begun stay with it."""
@@ -101,7 +107,8 @@ class Gateway:
         client = Client(scope, receive, send, target, cycle_of(scope))
         trace, headers = self.begin_trace(scope["method"], scope["headers"])
         sender = scope.get("client")
-        received = Received(api, self.settings.mode, shown(target), headers, address=sender[0] if sender else "")
+        address = sender[0] if sender else ""
+        received = Received(api, self.settings.mode, shown(target), headers, address=address, terms=self.terms)
         context = RequestContext(received, record=Record(trace=trace), keeping=self.keeping)
         self.metrics.in_flight.inc()
         try:
@@ -125,9 +132,10 @@ class Gateway:
         """Reads the control headers and the body. Raises `ClientError`."""
         settings, head, scope = self.settings, context.received, client.scope
         asked = controls(head.headers)
-        mode = asked.mode or head.mode
+        mode, terms = asked.mode or head.mode, head.terms
         if asked is not NOTHING_ASKED:  # an error while the body is read is reported with them, too
-            context.received = replace(head, mode=mode, controls=asked)
+            terms = asked.terms(terms)
+            context.received = replace(head, mode=mode, controls=asked, terms=terms)
             self.routes.check_named(asked.upstream)
         context.room = room = Room(self.budget, scope)
         body = body_if_received(client.cycle, settings.max_body, room)
@@ -135,7 +143,7 @@ class Gateway:
             rate, seconds = settings.min_rate, settings.body_timeout
             body = await read_body(scope, client.receive, settings.max_body, seconds, room, rate)
         context.received = Received(
-            head.api, mode, head.path, head.headers, asked, body, address=head.address, room=room
+            head.api, mode, head.path, head.headers, asked, body, address=head.address, room=room, terms=terms
         )
 
     async def _prepare(self, context: RequestContext) -> None:
@@ -269,6 +277,7 @@ class Gateway:
     async def _relay(self, context: RequestContext, attempt: Attempt, client: Client) -> None:
         """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
         answer, usage, record, api = attempt.answer, attempt.usage, context.record, context.received.api
+        seen = attempt.seen
         extra = self._headers(context, attempt)
         healed = bool(record.refusals) and not attempt.failed
         if attempt.refusal is not None and context.result in ("", "fitted"):
@@ -276,22 +285,27 @@ class Gateway:
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
+        more = 0 if context.latest is None else asked_beyond_sent(context.latest)
         if usage is not None and client.cycle is not None:
             record.first_byte()
-            if relay_at_once(client.cycle, answer, attempt.seen, extra):
+            whole = restated_whole(api, answer, seen, more) if more else (answer, seen)
+            if relay_at_once(client.cycle, *whole, extra):
                 return
         self._release(context)
         kind, packing = value_of(answer.headers, b"content-type"), value_of(answer.headers, b"content-encoding")
         tap = Tap(api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         context.answered = Answered(answer.status, usage, tap, healed)
+        watch: Watch | None = tap.feed
+        if more and (given := restated(api, answer, seen, more, tap.feed)) is not None:
+            answer, seen, watch = given, b"", None  # the tap reads what the upstream reports
         await relay(
             answer,
             client.receive,
             client.send,
             api.response,
-            first=(attempt.seen,),
+            first=(seen,),
             extra=extra,
-            watch=tap.feed,
+            watch=watch,
             started=record.first_byte,
             cycle=client.cycle,
             event=log.event,

@@ -44,6 +44,7 @@ from proxy.model.limits import NOTHING_LEARNED, LearnedLimits, Suspicion, Window
 from proxy.model.outcome import Usage
 from proxy.model.plan import Facts, Ladder, Mode, Plan
 from proxy.model.scan import Scan, Total
+from proxy.model.terms import USUAL, Terms
 from proxy.request.sent_prefixes import Prefixes
 from proxy.request.tracing import RequestTrace
 from proxy.upstreams.extra_calls import CallCost
@@ -54,7 +55,8 @@ from proxy.wire.tap import Tap
 
 class Received(msgspec.Struct, frozen=True, gc=False):
     """A request as it arrived, from a client at an `address`. `dry_run`: nothing is sent for it, and no extra call is
-    made (`/inspect`). `room`: its body's share of the memory budget."""
+    made (`/inspect`). `room`: its body's share of the memory budget. `terms`: what its headers say, else the settings.
+    """
 
     api: Api
     mode: Mode
@@ -65,6 +67,7 @@ class Received(msgspec.Struct, frozen=True, gc=False):
     dry_run: bool = False
     address: str = ""
     room: Room | None = None
+    terms: Terms = USUAL
 
     @property
     def may_change(self) -> bool:

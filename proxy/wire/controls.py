@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.errors import bad_header
 from proxy.model.plan import Mode
+from proxy.model.terms import Reported, Terms
 from proxy.wire.headers import Header, NameTest
 
 PREFIX = b"x-plimsoll-"
 UPSTREAM = PREFIX + b"upstream"
+T = TypeVar("T", bound=StrEnum)
 MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may say {"pin": true}; never forwarded
 
 
 class Controls(msgspec.Struct, frozen=True):
     """The values of a request's control headers; None or empty for those that it does not have.
 
-    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one.
+    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one. `usage`
+    is one of the `Terms`.
     """
 
     mode: Mode | None = None
@@ -27,6 +33,11 @@ class Controls(msgspec.Struct, frozen=True):
     pins: frozenset[int] = frozenset()
     lorebooks: tuple[str, ...] = ()
     upstream: str | None = None
+    usage: Reported | None = None
+
+    def terms(self, usual: Terms) -> Terms:
+        """What holds for a request with these controls; `usual` is what holds without them."""
+        return usual if self.usage is None else replace(usual, usage=self.usage)
 
 
 NOTHING_ASKED = Controls()
@@ -43,21 +54,22 @@ def controls(headers: Sequence[Header]) -> Controls:
 
 def _read(values: Mapping[bytes, str]) -> Controls:
     return Controls(
-        mode=_mode(values.get(b"x-plimsoll-mode")),
+        mode=_one_of(Mode, "x-plimsoll-mode", values.get(b"x-plimsoll-mode")),
         ladder=values.get(b"x-plimsoll-ladder") or None,
         window=_tokens(values.get(b"x-plimsoll-window")),
         pins=_pins(values.get(b"x-plimsoll-pin")),
         lorebooks=_names(values.get(b"x-plimsoll-lorebook")),
         upstream=values.get(UPSTREAM) or None,
+        usage=_one_of(Reported, "x-plimsoll-usage", values.get(b"x-plimsoll-usage")),
     )
 
 
-def _mode(value: str | None) -> Mode | None:
+def _one_of(kind: type[T], name: str, value: str | None) -> T | None:
     if value is None:
         return None
-    if value not in set(Mode):
-        raise bad_header("x-plimsoll-mode", f"must be one of {', '.join(Mode)}")
-    return Mode(value)
+    if value not in set(kind):
+        raise bad_header(name, f"must be one of {', '.join(kind)}")
+    return kind(value)
 
 
 def _tokens(value: str | None) -> int | None:

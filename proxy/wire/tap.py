@@ -46,7 +46,7 @@ class Tap:
         self._encoded = self._coding in CODED
         self._inflate: zlib._Decompress | None = None
         self._start = b""  # of an encoded body, until its first two bytes show how to decode it
-        self._kind = _kind(content_type) if self._encoded or self._coding in IDENTITY else ""
+        self._kind = kind_of(content_type) if self._encoded or self._coding in IDENTITY else ""
         self._max = KEEP_STREAM if self._kind in STREAMS else KEEP_JSON
         self._kept: deque[bytes] = deque()
         self._size = 0
@@ -159,7 +159,7 @@ class Tap:
                 self._state = self._api.response.read(payload, self._state, name)
 
 
-def _kind(content_type: str) -> str:
+def kind_of(content_type: str) -> str:
     """How a body is read: as a stream of events or of lines, as JSON, or not at all (empty)."""
     media = content_type.partition(";")[0].strip().lower()
     if media in STREAMS:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
-from proxy.model.lenient_json import Json
+from proxy.model.lenient_json import Json, raw_places, raw_value
 from proxy.model.outcome import Usage
 
 MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
@@ -20,6 +20,18 @@ Read = Callable[[Mapping[str, Json], Usage | None], Usage | None]
 def count_of(value: Json) -> int | None:
     """A value as a count of tokens; None if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None
+
+
+def with_more(reported: bytes, keys: Collection[str], more: int) -> bytes:
+    """The JSON of a usage with so many tokens more under these keys, where they have counts; its other bytes stay."""
+    written: list[bytes] = []
+    end = 0
+    for name, (start, stop) in raw_places(reported).items():
+        count = count_of(raw_value(reported[start:stop])) if name in keys else None
+        if count is not None:
+            written += (reported[end:start], b"%d" % (count + more))
+            end = stop
+    return b"".join((*written, reported[end:]))
 
 
 def usage_in_tail(tail: bytes, before: Usage | None, start: re.Pattern[bytes], read: Read) -> Usage | None:

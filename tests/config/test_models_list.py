@@ -32,8 +32,10 @@ def test_an_entry_gets_what_clients_of_its_shape_require() -> None:
 def test_a_window_stands_where_clients_look_for_it() -> None:
     assert with_window({"id": "a", "context_length": 1}, 9, None, OPENAI) == {
         "id": "a",
+        "context_window": 9,
         "context_length": 9,
         "max_model_len": 9,
+        "max_context_length": 9,
     }
     assert with_window({"id": "a"}, 9, 3, ANTHROPIC) == {"id": "a", "max_input_tokens": 9, "max_tokens": 3}
     assert with_window({"id": "a"}, 9, 3, OPENAI)["max_completion_tokens"] == 3

@@ -8,6 +8,7 @@ import pytest
 from proxy.config.settings import SETTINGS, Settings, read_settings, unknown_variables
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
+from proxy.model.terms import Reported
 
 
 def test_an_empty_environment_means_the_documented_defaults() -> None:
@@ -49,6 +50,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_REDIS": "redis://:pw@redis:6379/0",
             "PLIMSOLL_MODE": "strict",
             "PLIMSOLL_LADDER": "agent",
+            "PLIMSOLL_USAGE": "Asked",
             "PLIMSOLL_WORKERS": "2",
             "PLIMSOLL_API_KEY": "sk-1",
             "PLIMSOLL_MAX_BODY": "10MB",
@@ -111,6 +113,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         redis="redis://:pw@redis:6379/0",
         mode=Mode.STRICT,
         ladder="agent",
+        usage=Reported.ASKED,
         workers=2,
         api_key="sk-1",
         max_body=10_000_000,

@@ -2,7 +2,17 @@
 
 import pytest
 
-from proxy.model.lenient_json import Json, compact, compacted, mapping, read, read_text, string
+from proxy.model.lenient_json import (
+    Json,
+    changed_at,
+    compact,
+    compacted,
+    mapping,
+    raw_places,
+    read,
+    read_text,
+    string,
+)
 
 DEEP = "[" * 20_000
 
@@ -44,3 +54,21 @@ def test_a_value_that_the_fast_writer_refuses_is_written_all_the_same() -> None:
 
 def test_what_is_of_another_kind_is_empty() -> None:
     assert (mapping([1]), mapping({"a": 1}), string(None), string("x")) == ({}, {"a": 1}, "", "x")
+
+
+ODD = b' {"a" : 1 ,\n"b":{"c":[ {"b":2} ],"d\\"e": -1.50 }, "\\u0066" :"\\"f\\":9","g":{} } \n'
+
+
+def test_each_value_of_an_object_stands_where_it_is_said_to_stand() -> None:
+    found = {name: ODD[start:stop] for name, (start, stop) in raw_places(ODD).items()}
+    assert found == {"a": b"1", "b": b'{"c":[ {"b":2} ],"d\\"e": -1.50 }', "f": b'"\\"f\\":9"', "g": b"{}"}
+
+
+@pytest.mark.parametrize("raw", [b"", b"[1]", b"1", b'{"a":1', b'{"a":1,"a":1}', b'{"a":1,"b":2,"a":3}'])
+def test_of_what_is_no_object_or_says_a_thing_twice_no_place_is_certain(raw: bytes) -> None:
+    assert raw_places(raw) == {} and changed_at(raw, ("a",), lambda value: b"7") == raw
+
+
+def test_a_value_is_changed_at_its_path_and_no_other_byte() -> None:
+    assert changed_at(ODD, ("b", 'd"e'), lambda value: b"7") == ODD.replace(b"-1.50", b"7")
+    assert changed_at(ODD, ("b", "x"), lambda value: b"7") == ODD == changed_at(ODD, ("a", "b"), lambda value: b"7")

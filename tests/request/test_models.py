@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.services import Running, error, plimsoll
+from tests.e2e.services import Running, body, error, plimsoll, talk
 from tests.e2e.test_upstreams import CLIENT, KEYS, MINE, OPERATOR, everything, row, rules
 from tests.recorder import Peer, Request, Script, answer, recording
 from tests.serving import Reply, ask, get, post, run
@@ -201,6 +201,33 @@ def test_entries_show_the_window_that_is_enforced(tmp_path: Path) -> None:
                 assert unknown == {"id": "mystery", "object": "model", "context_length": 9} or (
                     unknown["context_length"] == 100_000  # the operator's limit stands for an unknown window
                 )
+
+    run(check())
+
+
+def test_the_window_stands_under_every_name_that_clients_read_and_no_learned_one_is_shown() -> None:
+    refusal = (
+        b'{"error":{"message":"This model\'s maximum context length is 4000 tokens. However, your messages resulted '
+    )
+    refusal += b'in 9000 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}'
+
+    async def small(request: Request, peer: Peer) -> None:
+        if request.method == b"GET":
+            await listing("gpt-4o", "mystery")(request, peer)
+        elif len(request.body) > 20_000:
+            await peer.send(answer(refusal, b"400 Bad Request"))
+        else:
+            await peer.send(answer(b'{"choices":[]}'))
+
+    async def check() -> None:
+        async with recording(small) as default, plimsoll(default.url, **ON) as proxy:
+            for model in ("gpt-4o", "mystery"):
+                assert (await proxy.chat(body(talk(200), model))).status == 200
+                assert proxy.learned(model).window == 4_000
+            known, unknown = json.loads((await models(proxy)).body)["data"]
+            shown = ("context_window", "context_length", "max_model_len", "max_context_length")
+            assert [known[name] for name in shown] == [128_000] * 4
+            assert unknown == {"id": "mystery", "object": "model"}
 
     run(check())
 

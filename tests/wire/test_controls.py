@@ -6,6 +6,7 @@ import pytest
 
 from proxy.errors import ClientError
 from proxy.model.plan import Mode
+from proxy.model.terms import Reported, Terms
 from proxy.wire.controls import NOTHING_ASKED, Controls, controls
 
 
@@ -23,6 +24,12 @@ def test_what_was_asked_is_read() -> None:
     assert found == Controls(Mode.OBSERVE, "agent", 4096, frozenset({0, 3}), ("eldoria", "The Tides"))
 
 
+def test_what_a_client_asks_goes_before_what_holds_for_all() -> None:
+    usual = Terms(Reported.ASKED)
+    assert asked(window="5").terms(usual) is usual and asked(usage="asked").terms(Terms()) == usual
+    assert asked(usage="sent").terms(usual) == Terms()
+
+
 def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
     assert asked(ladder="", pin="", lorebook=" ,") == Controls()
 
@@ -33,6 +40,9 @@ def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
         ("mode", "fast"),
         ("mode", "FIT"),
         ("mode", ""),
+        ("usage", ""),
+        ("usage", "both"),
+        ("usage", "Asked"),
         ("window", "0"),
         ("window", "-5"),
         ("window", "many"),

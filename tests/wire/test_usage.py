@@ -9,7 +9,7 @@ import pytest
 
 from proxy.model.lenient_json import Json
 from proxy.model.outcome import Usage
-from proxy.wire.usage import MAX_OBJECT, MAX_TOKENS, count_of, usage_in_tail
+from proxy.wire.usage import MAX_OBJECT, MAX_TOKENS, count_of, usage_in_tail, with_more
 
 BEFORE = Usage(7, 1)
 START = re.compile(rb'"spent"\s*:\s*\{')
@@ -48,3 +48,13 @@ def test_the_last_report_counts_and_the_api_reads_it_with_the_one_before() -> No
 )
 def test_without_a_whole_report_the_one_before_stays(tail: bytes) -> None:
     assert usage_in_tail(tail, BEFORE, START, read) is BEFORE
+
+
+def test_counts_rise_where_they_stand_and_what_is_no_count_stays() -> None:
+    told = b'{ "in": 5, "all" :7,"cached": 3,"odd": -1, "text":"5" }'
+    assert with_more(told, {"in", "all", "odd", "text"}, 10) == told.replace(b"5,", b"15,").replace(b":7", b":17")
+
+
+@pytest.mark.parametrize("value", [b"9" * 40, b"1e300", b"12.0", b"true", b"null", b'"7"', b"[7]", b"-0.5"])
+def test_a_value_of_any_other_kind_stays_as_it_is(value: bytes) -> None:
+    assert with_more(b'{"in":%b}' % value, {"in"}, 10) == b'{"in":%b}' % value

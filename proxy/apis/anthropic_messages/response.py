@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
-from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value, string
+from proxy.model.lenient_json import BROKEN, Json, RawFields, changed_at, raw_fields, raw_value, string
 from proxy.model.outcome import Usage
 from proxy.wire.sse import last_match
-from proxy.wire.usage import MAX_TOKENS, count_of, usage_in_tail
+from proxy.wire.usage import MAX_TOKENS, count_of, usage_in_tail, with_more
 
 # Anthropic pads the last events with blanks.
 END = re.compile(rb'age_stop"\s*\}\s*\Z')
 FINISH = re.compile(rb'"stop_reason"\s*:\s*"([^"]{1,64})"')
 USAGE = re.compile(rb'"usage"\s*:\s*\{')
 USAGE_KEY = b'"usage"'
+RISING = frozenset({"input_tokens", "total_tokens"})  # with the prompt, where no more of it comes from a cache
 
 # Stop reasons of responses that are no failures, whatever their content; None: the response goes on.
 ORDINARY = frozenset(
@@ -119,6 +121,22 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
     finish = found[-1].decode(errors="replace") if found else None
     usage = usage_in_tail(tail, state.usage, USAGE, _usage)
     return ResponseState(usage, finish or state.finish, state.error, state.content, state.ended)
+
+
+def with_more_prompt(data: bytes, more: int) -> bytes:
+    """An event's data, or a complete response, with so many tokens more in its prompt that came from no cache; all its
+    other bytes stay."""
+    for path in (("usage",), (MESSAGE, "usage")):
+        data = changed_at(data, path, partial(_with_more, more=more))
+    return data
+
+
+def _with_more(reported: bytes, more: int) -> bytes:
+    counts = raw_value(reported)
+    found = _usage(counts, None) if isinstance(counts, dict) else None
+    if found is None or not found.prompt:  # where servers begin with 0, the count comes with the last event
+        return reported
+    return with_more(reported, RISING, more)
 
 
 def landmarks(data: bytes) -> Sequence[int]:

@@ -11,6 +11,7 @@ from proxy.wire.openai.choices import landmarks as landmarks
 from proxy.wire.openai.choices import read as read
 from proxy.wire.openai.choices import read_tail as read_tail
 from proxy.wire.openai.stream import is_end_of_stream as is_end_of_stream
+from proxy.wire.openai.usage import with_more_prompt as with_more_prompt
 
 complete_usage = partial(choices.complete_usage, "text_completion")
 error_body = partial(errors.error_body, too_long=PROMPT)

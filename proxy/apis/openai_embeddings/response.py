@@ -17,6 +17,7 @@ from proxy.wire.openai import choices, errors
 from proxy.wire.openai.choices import landmarks as landmarks
 from proxy.wire.openai.stream import is_end_of_stream as is_end_of_stream
 from proxy.wire.openai.usage import usage_in, usage_in_tail
+from proxy.wire.openai.usage import with_more_prompt as with_more_prompt
 from proxy.wire.usage import MAX_TOKENS
 
 DATA, USAGE, INDEX = "data", "usage", "index"

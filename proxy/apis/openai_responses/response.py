@@ -20,6 +20,7 @@ from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, s
 from proxy.model.outcome import Usage
 from proxy.wire.openai import errors
 from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
+from proxy.wire.openai.usage import with_more_prompt as with_more_prompt
 from proxy.wire.sse import last_match
 from proxy.wire.usage import MAX_TOKENS
 

@@ -14,7 +14,7 @@ from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire.sse import last_match
-from proxy.wire.usage import MAX_TOKENS, count_of
+from proxy.wire.usage import MAX_TOKENS, count_of, with_more
 
 USAGE_KEY = b'"prompt_eval_count"'
 # The last line ends with the time that the reply took: quotes inside a text are escaped.
@@ -79,6 +79,11 @@ def read_tail(tail: bytes, state: ResponseState) -> ResponseState:
     finish = reasons[-1].decode(errors="replace") if reasons else state.finish
     usage = Usage(int(prompts[-1]), int(replies[-1]) if replies else 0) if prompts else state.usage
     return ResponseState(usage, finish, state.error, state.content, state.ended or DONE.search(tail) is not None)
+
+
+def with_more_prompt(data: bytes, more: int) -> bytes:
+    """A line of a stream, or a complete response, with so many tokens more in its prompt; its other bytes stay."""
+    return with_more(data, ("prompt_eval_count",), more) if _count(raw_fields(data), "prompt_eval_count") else data
 
 
 def landmarks(data: bytes) -> Sequence[int]:

@@ -20,7 +20,8 @@ def _frame(names: Sequence[str]) -> tuple[Entry, Entry]:
 MODELS = ModelList(
     target=b"/v1/models",
     entry=_entry,
-    window_keys=("context_length", "max_model_len"),  # OpenAI's has no such field: of OpenRouter, vLLM and Groq
+    # OpenAI's has no such field: those of Groq, OpenRouter, vLLM and LM Studio.
+    window_keys=("context_window", "context_length", "max_model_len", "max_context_length"),
     output_keys=("max_completion_tokens",),
     frame=_frame,
 )

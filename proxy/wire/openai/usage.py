@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from proxy.model.lenient_json import Json, RawFields, raw_fields, raw_value
+from proxy.model.lenient_json import Json, RawFields, changed_at, raw_fields, raw_value
 from proxy.model.outcome import Usage
 from proxy.wire import usage
 from proxy.wire.usage import count_of
@@ -33,6 +34,8 @@ WRITTEN = (
     ("input_tokens_details", "cache_write_tokens"),
     ("cache_creation_input_tokens",),
 )
+# What rises with the prompt, where no more of it comes from a cache. DeepSeek reports what does not.
+RISING = frozenset({*PROMPT, "total_tokens", "prompt_cache_miss_tokens"})
 IN_ADDITION = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -43,6 +46,21 @@ def usage_in(fields: RawFields, before: Usage | None = None) -> Usage | None:
         if isinstance(reported, dict):
             return _usage(reported, before)
     return before
+
+
+def with_more_prompt(data: bytes, more: int) -> bytes:
+    """An object with so many tokens more in the prompt of each usage that it reports, and in its totals; all its other
+    bytes stay."""
+    for path in (("usage",), *((holder, "usage") for holder in HOLDERS)):
+        data = changed_at(data, path, partial(_with_more, more=more))
+    return data
+
+
+def _with_more(reported: bytes, more: int) -> bytes:
+    counts = raw_value(reported)
+    if not isinstance(counts, dict) or not _first(counts, PROMPT):  # of some servers 0 is no count
+        return reported
+    return usage.with_more(reported, RISING, more)
 
 
 def usage_in_tail(tail: bytes, before: Usage | None = None) -> Usage | None:

@@ -190,3 +190,26 @@ def test_what_does_not_fit_is_refused_in_the_words_that_clients_read() -> None:
         "input length and `max_tokens` exceed context limit: 182530 + 31999 > 200000, decrease input length or "
         "`max_tokens` and try again"
     )
+
+
+def test_a_prompt_is_restated_by_what_came_from_no_cache_in_each_event_that_reports_it() -> None:
+    for event in (START, {**MESSAGE, "usage": {"input_tokens": 3, **CACHED, "output_tokens": 1}}):
+        raw = json.dumps(event).encode() + b"   "
+        got = response.with_more_prompt(raw, 1_000)
+        assert got == raw.replace(b'"input_tokens": 3', b'"input_tokens": 1003')
+        found = response.read(got, ResponseState()).usage
+        assert found is not None and (found.prompt, found.cached, found.written) == (1_123, 100, 20)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [{"output_tokens": 5}, {"input_tokens": 0, "output_tokens": 0}, None, [3], {"input_tokens": "3"}],
+)
+def test_an_event_that_reports_no_prompt_stays_as_it_is(usage: Any) -> None:
+    raw = json.dumps({"type": "message_delta", "delta": {}, "usage": usage}).encode()
+    assert response.with_more_prompt(raw, 1_000) == raw
+
+
+def test_a_prompt_that_came_from_the_cache_as_a_whole_is_one() -> None:
+    raw = b'{"type":"message","usage":{"input_tokens":0,"cache_read_input_tokens":50,"output_tokens":1}}'
+    assert response.with_more_prompt(raw, 7) == raw.replace(b'"input_tokens":0', b'"input_tokens":7')

@@ -116,3 +116,10 @@ def test_errors_of_ours_are_texts_and_lines() -> None:
         assert json.loads(error_body("/api/chat", error)) == {"error": error.message}
         assert API.response.error_event(error) == API.response.error_body(error) + b"\n"
     assert stream_format("/api/chat") is API.response
+
+
+def test_a_prompt_is_restated_where_it_is_reported() -> None:
+    raw = json.dumps(LAST).encode()
+    assert response.with_more_prompt(raw, 88) == raw.replace(b"12,", b"100,", 1)
+    for other in (json.dumps(PART).encode(), b'{"prompt_eval_count":0}', b'{"message":{"prompt_eval_count":3}}', b""):
+        assert response.with_more_prompt(other, 88) == other

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.model.lenient_json import raw_fields
 from proxy.model.outcome import Usage
-from proxy.wire.openai.usage import usage_in, usage_in_tail
+from proxy.wire.openai.usage import usage_in, usage_in_tail, with_more_prompt
 
 
 def fields(value: Any) -> Any:
@@ -85,3 +85,42 @@ def test_usage_is_found_in_the_end_of_an_object_whose_beginning_is_gone(rest: by
 def test_values_that_cannot_be_decoded_report_nothing() -> None:
     assert usage_in(raw_fields(b'{"usage":{"prompt_tokens":1e999}}')) is None
     assert usage_in({"usage": msgspec.Raw(b"[" * 5_000)}) is None
+
+
+@pytest.mark.parametrize(
+    ("told", "restated"),
+    [
+        (
+            b'{"usage":{"prompt_tokens":9,"total_tokens":12,"completion_tokens":3}}',
+            b'{"usage":{"prompt_tokens":1009,"total_tokens":1012,"completion_tokens":3}}',
+        ),
+        (
+            b'{"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":1}}',
+            b'{"usage":{"prompt_tokens":1009,"prompt_cache_hit_tokens":8,"prompt_cache_miss_tokens":1001}}',
+        ),
+        (b'{"x_groq":{"usage":{"prompt_tokens":9}}}', b'{"x_groq":{"usage":{"prompt_tokens":1009}}}'),
+        (b'{"response":{"usage":{"input_tokens":9}}}', b'{"response":{"usage":{"input_tokens":1009}}}'),
+    ],
+)
+def test_a_prompt_is_restated_with_its_totals_and_more_of_it_from_no_cache(told: bytes, restated: bytes) -> None:
+    assert with_more_prompt(told, 1_000) == restated
+    before, after = usage_in(raw_fields(told)), usage_in(raw_fields(restated))
+    assert before is not None and after == Usage(before.prompt + 1_000, before.completion, before.cached)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        b'{"usage":null}',
+        b'{"usage":{"prompt_tokens":0,"total_tokens":0}}',
+        b'{"usage":{"completion_tokens":3,"total_tokens":3}}',
+        b'{"usage":{"prompt_tokens":%b,"total_tokens":5}}' % (b"9" * 50),
+        b'{"usage":[1]}',
+        b'{"choices":[{"usage":{"prompt_tokens":9}}]}',
+        b'{"usage":{"prompt_tokens":9},"usage":{"prompt_tokens":9}}',
+        b'{"usage":{"prompt_tokens":9}',
+        b"",
+    ],
+)
+def test_what_reports_no_prompt_stays_as_it_is(told: bytes) -> None:
+    assert with_more_prompt(told, 1_000) == told

@@ -1,0 +1,24 @@
+"""What holds for one request besides its mode, ladder and window: its control headers say it, else the settings."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Reported(StrEnum):
+    """Which prompt the usage in an answer tells of: the one that was sent, or the one that the client asked with."""
+
+    SENT = "sent"
+    ASKED = "asked"
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """One value for a request, made in one place (`Controls.terms`). `usage`: what the answer reports as the tokens of
+    the prompt, where it was cut."""
+
+    usage: Reported = Reported.SENT
+
+
+USUAL = Terms()
