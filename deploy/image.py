@@ -1,7 +1,7 @@
 """The steps of deploy/Dockerfile that pip has no command for. It needs nothing but Python.
 
 python image.py lock FILE SET            prints the rows of a lock file for serving, building, or data (litellm)
-python image.py data WHEEL               installs the data of litellm's wheel without its code
+python image.py data SOURCE FOLDER       writes the data of litellm, a wheel or installed, into a folder
 python image.py finish FOLDER [all]      compiles what serving loads, or everything, and writes a bill of materials
 """
 
@@ -31,8 +31,8 @@ UNUSED = frozenset("charset-normalizer markdown-it-py mdurl pycparser pygments r
 BUILDING = frozenset("hatchling packaging pathspec pluggy tomlkit trove-classifiers".split())
 SETS = {"serving": SERVING, "building": BUILDING, "data": {"litellm"}}
 PACKAGES = sysconfig.get_path("purelib")
+DATA = "proxy/litellm_data"  # where the package has the data of litellm
 TABLE = "model_prices_and_context_window_backup.json"
-RANKS = "litellm_core_utils/tokenizers"
 NOTICE = """The files in this folder are data from litellm {version} (MIT licence, see LICENSE); its code is not here.
 The files in {ranks} are the BPE ranks that OpenAI publishes for tiktoken (MIT licence).
 
@@ -50,27 +50,39 @@ def lock(file: str, which: str, *more: str) -> None:
     print("\n".join(row.strip("\n") for row in kept))
 
 
-def data(wheel: str, folder: str = PACKAGES) -> None:
-    """Writes litellm's model table and rank files, its licence and a notice with their digests. Raises ValueError if a
-    rank file is not the published one."""
-    from proxy.tokens.ranks import SOURCES
+def data(source: str, folder: str) -> None:
+    """Writes litellm's model table and rank files, its licence and a notice with their digests into a folder. `source`:
+    its wheel, or the folder of an installed one. Raises ValueError if a rank file is not the published one."""
+    from proxy.tokens.ranks import RANK_FILES, SOURCES
 
-    target = Path(folder) / "litellm"
+    names = (TABLE, *(f"{RANK_FILES}/{one.file}" for one in SOURCES.values()))
+    version, contents = (_of_wheel if source.endswith(".whl") else _of_installed)(Path(source), names)
     written = {}
-    with zipfile.ZipFile(wheel) as archive:
-        names = {name: f"litellm/{name}" for name in (TABLE, *(f"{RANKS}/{one.file}" for one in SOURCES.values()))}
-        (names["LICENSE"],) = (n for n in archive.namelist() if re.fullmatch(r"litellm-[^/]*/(licenses/)?LICENSE", n))
-        for name, member in names.items():
-            content = archive.read(member)
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes(content)
-            written[name] = hashlib.sha256(content).hexdigest()
-    for source in SOURCES.values():
-        if written[f"{RANKS}/{source.file}"] != source.sha256:
-            raise ValueError(f"{source.file} is not the published one")
+    for name, content in contents.items():
+        (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+        (Path(folder) / name).write_bytes(content)
+        written[name] = hashlib.sha256(content).hexdigest()
+    for one in SOURCES.values():
+        if written[f"{RANK_FILES}/{one.file}"] != one.sha256:
+            raise ValueError(f"{one.file} is not the published one")
     digests = "\n".join(f"sha256 {digest}  {name}" for name, digest in written.items())
-    version = Path(wheel).name.split("-")[1]
-    (target / "NOTICE").write_text(NOTICE.format(version=version, ranks=RANKS, digests=digests))
+    (Path(folder) / "NOTICE").write_text(NOTICE.format(version=version, ranks=RANK_FILES, digests=digests))
+
+
+def _of_wheel(wheel: Path, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
+    """The version of a wheel of litellm, and these files of it, with its licence."""
+    with zipfile.ZipFile(wheel) as archive:
+        licence = next(n for n in archive.namelist() if re.fullmatch(r"litellm-[^/]*/(licenses/)?LICENSE", n))
+        contents = {name: archive.read(f"litellm/{name}") for name in names}
+        return wheel.name.split("-")[1], contents | {"LICENSE": archive.read(licence)}
+
+
+def _of_installed(folder: Path, names: tuple[str, ...]) -> tuple[str, dict[str, bytes]]:
+    """The version of the litellm that is installed in a folder, and these files of it, with its licence."""
+    (about,) = distributions(name="litellm", path=[str(folder.parent)])
+    licence = next(file for file in about.files or () if file.name == "LICENSE")
+    contents = {name: (folder / name).read_bytes() for name in names}
+    return about.version, contents | {"LICENSE": Path(str(licence.locate())).read_bytes()}
 
 
 def finish(target: str, extent: str = "", folder: str = PACKAGES) -> None:
@@ -116,7 +128,7 @@ def _component(one: Distribution) -> dict[str, Any]:
 
 
 def _data(folder: Path) -> Iterator[dict[str, Any]]:
-    notice = folder / "litellm" / "NOTICE"
+    notice = folder / DATA / "NOTICE"
     if notice.is_file():
         text = notice.read_text()
         version = text.partition("litellm ")[2].split()[0]

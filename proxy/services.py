@@ -18,7 +18,6 @@ from proxy.admin.peers import Peers
 from proxy.apis import apis
 from proxy.cache.cache import Cache
 from proxy.config import step_settings
-from proxy.config.model_table import litellm_version
 from proxy.config.reload import Reloader
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import SETTINGS, Settings
@@ -69,6 +68,7 @@ from proxy.request.wants import Parts, Provider, WantKind, want_kinds
 from proxy.request.web_pages import web_pages
 from proxy.request.work import Background, Pool, Turns, request_pool
 from proxy.tokens.encodings import encoding
+from proxy.tokens.litellm_data import version_of_data
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.fair_queue import FairQueue
 from proxy.upstreams.internal_client import InternalClient
@@ -277,7 +277,7 @@ class Services:
             known=_known_labels(self.rules),
             traces=None if self.traces is None else self.traces.exporter,
             prices=windows.prices,
-            build=BuildFacts(__version__, platform.python_version(), litellm_version(), windows.newest_at),
+            build=BuildFacts(__version__, platform.python_version(), version_of_data(), windows.newest_at),
             by_caller=self.first.caller_header is not None,
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
             recording=self.recorder,

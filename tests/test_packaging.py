@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from proxy import __version__
+from proxy.config.model_table import FILE
 
 ROOT = Path(__file__).parents[1]
 START_SECONDS = 30.0  # the aim is 2; a machine that does other things needs longer
@@ -64,7 +65,9 @@ def files(folder: str) -> set[str]:
 
 def test_the_wheel_holds_the_package_the_rules_and_nothing_else(wheel: zipfile.ZipFile) -> None:
     held = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert held == files("proxy") | {f"proxy/{name}" for name in files("rules")}
+    data = {name for name in held if name.startswith("proxy/litellm_data/")}
+    assert held - data == files("proxy") | {f"proxy/{name}" for name in files("rules")}
+    assert {Path(name).name for name in data} >= {"LICENSE", "NOTICE", FILE} and len(data) == 5
 
 
 def test_the_wheel_names_its_licence_its_version_and_its_command(wheel: zipfile.ZipFile) -> None:
@@ -90,6 +93,19 @@ def test_the_source_distribution_can_be_tested(built: Path) -> None:
     }
     assert held >= files("proxy") | files("rules")
     assert not any(name.startswith((".venv", ".bench", ".git/")) for name in held)
+
+
+def test_a_wheel_from_the_source_distribution_has_the_same_data(
+    built: Path, wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as source:
+        source.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "dist")]
+    subprocess.run(command, cwd=folder, env=CLEAN | {"PLIMSOLL_LITELLM_WHEEL": ""}, check=True, capture_output=True)
+    again = zipfile.ZipFile(next((tmp_path / "dist").glob("*.whl")))
+    names = {name for name in wheel.namelist() if name.startswith("proxy/litellm_data/")}
+    assert names and {name: again.read(name) for name in names} == {name: wheel.read(name) for name in names}
 
 
 def test_the_installed_package_finds_its_rules_and_runs_its_demo(installed: Path) -> None:

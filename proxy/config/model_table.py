@@ -5,12 +5,10 @@ The table is read as a file. litellm is never imported: that costs seconds.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median_high, multimode
 from typing import Any
@@ -20,6 +18,7 @@ import msgspec
 from proxy.config import model_names
 from proxy.errors import ConfigError
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache, Rates
+from proxy.tokens import litellm_data
 
 FILE = "model_prices_and_context_window_backup.json"
 # Modes with text input and text output. `sample_spec`, the table's documentation row, has none of them.
@@ -201,20 +200,13 @@ def _capabilities(row: Row) -> frozenset[str] | None:
 
 
 def table_file() -> Path:
-    """The path of the table in the installed litellm. Raises `ConfigError` if there is none."""
-    spec = importlib.util.find_spec("litellm")
-    for folder in (spec and spec.submodule_search_locations) or ():
-        if (path := Path(folder) / FILE).is_file():
-            return path
-    raise ConfigError(f"litellm's model table ({FILE}) was not found: is litellm installed?")
-
-
-def litellm_version() -> str:
-    """The version of the installed litellm, empty if unknown (an image may have its table alone)."""
-    try:
-        return version("litellm")
-    except PackageNotFoundError:
-        return ""
+    """The path of the newest table that is installed. Raises `ConfigError` if there is none."""
+    path = litellm_data.path_of(FILE)
+    if path is None:
+        raise ConfigError(
+            f"litellm's model table ({FILE}) was not found: install plimsoll[litellm], or a built package"
+        )
+    return path
 
 
 def read_table(raw: bytes, sums: Collection[tuple[int, int]] = ()) -> Table:

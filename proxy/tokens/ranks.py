@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from binascii import a2b_base64
 from dataclasses import dataclass
 from pathlib import Path
 
-RANK_FILES = ("litellm", "litellm_core_utils/tokenizers")  # the package that contains them, and its folder
+from proxy.tokens import litellm_data
+
+RANK_FILES = "litellm_core_utils/tokenizers"  # their folder in litellm's package
 
 # The published patterns of the two encodings (tiktoken_ext/openai_public.py, MIT), rewritten for speed:
 # everything without a look-ahead is one group, which the engine matches in one step. They match the same texts.
@@ -59,16 +60,15 @@ def source_of(name: str) -> Source:
 
 def ranks_of(source: Source) -> dict[bytes, int]:
     """The tokens of a vocabulary with their ranks. Raises `EncodingUnavailable`."""
-    return parse(verified(folder_of(*RANK_FILES), source))
+    return parse(verified(folder_of(RANK_FILES), source))
 
 
-def folder_of(package: str, folder: str) -> Path:
-    """A folder of an installed package, which is not imported: that can take seconds. Raises `EncodingUnavailable`."""
-    spec = importlib.util.find_spec(package)
-    for place in (spec and spec.submodule_search_locations) or ():
-        if (Path(place) / folder).is_dir():
-            return Path(place) / folder
-    raise EncodingUnavailable(f"the package {package} with its {folder} is not installed")
+def folder_of(name: str) -> Path:
+    """A folder of litellm's data. Raises `EncodingUnavailable`."""
+    folder = litellm_data.path_of(name)
+    if folder is None:
+        raise EncodingUnavailable(f"litellm's {name} was not found: install plimsoll[litellm], or a built package")
+    return folder
 
 
 def verified(folder: Path, source: Source) -> bytes:

@@ -92,7 +92,7 @@ def load(event: Event = ignore) -> Complete:
 
 
 def is_installed() -> bool:
-    """Whether litellm can be imported. The slim image has a folder of its data, and no code."""
+    """Whether litellm can be imported."""
     found = importlib.util.find_spec(PACKAGE)
     return found is not None and found.origin is not None
 
@@ -107,7 +107,7 @@ class LiteLLM:
         self, row: UpstreamRow, key: str, timeouts: Timeouts, event: Event = ignore, complete: Complete | None = None
     ) -> None:
         if complete is None and not is_installed():
-            text = 'api = "litellm" needs the package litellm, which the slim image does not have: build --target full'
+            text = 'api = "litellm" needs the package litellm: install plimsoll[litellm] or the image --target full'
             raise ConfigError(text)
         self._row, self._key, self._timeouts, self._event = row, key, timeouts, event
         self._complete = complete

@@ -1,15 +1,12 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import PackageNotFoundError
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from proxy.config import model_table
-from proxy.config.model_table import Entry, Table, litellm_version, read_table, table_file
+from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.errors import ConfigError
 from proxy.fit.money import CACHES, Prices, Rates
 from proxy.model.structs import replace
@@ -125,11 +122,10 @@ def test_what_is_no_table_is_an_error_that_names_the_file() -> None:
         read_table(b"[]")
 
 
-def test_a_table_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for spec in (None, SimpleNamespace(submodule_search_locations=[tmp_path])):
-        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
-        with pytest.raises(ConfigError, match="is litellm installed"):
-            table_file()
+def test_a_table_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.tokens.litellm_data.found", list)
+    with pytest.raises(ConfigError, match=r"install plimsoll\[litellm\]"):
+        table_file()
 
 
 def test_the_installed_table_is_found_and_read_without_importing_litellm() -> None:
@@ -200,13 +196,3 @@ def test_the_newest_date_in_the_names_is_that_of_the_table() -> None:
     names = ("gpt-4o-2024-08-06", "claude-3-opus-20240229", "x-2031-02-31", "gpt-4-0613", "llama-20990")
     assert made({name: row(8192, mode="embedding") for name in names}).newest == "2024-08-06"
     assert made({"gpt-4": row(8192)}).newest == ""
-
-
-def test_the_version_of_litellm_is_known_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert litellm_version()
-
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(model_table, "version", missing)
-    assert litellm_version() == ""

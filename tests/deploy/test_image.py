@@ -22,10 +22,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from deploy.image import BUILDING, RANKS, SERVING, TABLE, UNUSED, data, lock
+from deploy.image import BUILDING, DATA, SERVING, TABLE, UNUSED, data, lock
 from proxy import __version__
 from proxy.config.model_table import table_file
-from proxy.tokens.ranks import SOURCES
+from proxy.tokens.ranks import RANK_FILES, SOURCES
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "deploy" / "requirements.txt"
@@ -53,7 +53,7 @@ def wanted(need: Requirement, extras: set[str]) -> bool:
 
 def test_the_lists_of_packages_are_what_the_packages_require() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    needs = [need for need in map(Requirement, project["project"]["dependencies"]) if need.name != "litellm"]
+    needs = [*map(Requirement, project["project"]["dependencies"])]
     markers = {"typing-extensions"}  # only older versions of Python need it
     assert required(needs) | markers == SERVING | UNUSED
     assert required([Requirement(project["build-system"]["requires"][0])]) | {"tomlkit"} == BUILDING
@@ -75,7 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     installed = table_file().parent
     file = tmp_path_factory.mktemp("wheel") / "litellm-1.2.3-py3-none-any.whl"
     with zipfile.ZipFile(file, "w") as archive:
-        for name in (TABLE, *(f"{RANKS}/{source.file}" for source in SOURCES.values()), "main.py"):
+        for name in (TABLE, *(f"{RANK_FILES}/{source.file}" for source in SOURCES.values()), "main.py"):
             archive.write(installed / name, f"litellm/{name}")
         archive.writestr("litellm-1.2.3.dist-info/licenses/LICENSE", "MIT License")
     return file
@@ -96,7 +96,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "rules", site / "proxy" / "rules")
     (site / "plimsoll.dist-info").mkdir()
     (site / "plimsoll.dist-info" / "METADATA").write_text(ABOUT)
-    data(str(wheel), str(site))
+    data(str(wheel), str(site / DATA))
     return folder
 
 
@@ -115,7 +115,7 @@ def python(folder: Path, *arguments: str) -> str:
 
 def test_it_serves_and_counts_without_litellms_code(environment: Path) -> None:
     """The demo runs the simulator and the proxy, and asks both."""
-    assert [*packages(environment).glob("litellm/**/*.py")] == []
+    assert [*packages(environment).glob("**/litellm/**/__init__.py")] == []
     said = python(environment, "-m", "proxy.cli", "demo")
     assert "x-plimsoll-count: exact" in said and "prune_history" in said
     assert "128,000" in python(environment, "-m", "proxy.cli", "models", "gpt-4o")
@@ -123,20 +123,20 @@ def test_it_serves_and_counts_without_litellms_code(environment: Path) -> None:
 
 
 def test_the_notice_names_the_version_the_licences_and_the_digest_of_every_file(environment: Path) -> None:
-    folder = packages(environment) / "litellm"
+    folder = packages(environment) / DATA
     notice = (folder / "NOTICE").read_text()
     assert "litellm 1.2.3 (MIT" in notice and "OpenAI" in notice
     digests = dict(reversed(row.split("  ")) for row in re.findall(r"^sha256 (.+)$", notice, re.MULTILINE))
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()} - {"NOTICE"}
     assert digests == {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files}
-    assert files == {TABLE, "LICENSE", *(f"{RANKS}/{source.file}" for source in SOURCES.values())}
+    assert files == {TABLE, "LICENSE", *(f"{RANK_FILES}/{source.file}" for source in SOURCES.values())}
 
 
 def test_ranks_that_are_not_the_published_ones_are_refused(wheel: Path, tmp_path: Path) -> None:
     changed = tmp_path / "litellm-1.2.3-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive, zipfile.ZipFile(changed, "w") as other:
         for name in archive.namelist():
-            other.writestr(name, archive.read(name) + (b"\n" if RANKS in name else b""))
+            other.writestr(name, archive.read(name) + (b"\n" if RANK_FILES in name else b""))
     with pytest.raises(ValueError, match="not the published one"):
         data(str(changed), str(tmp_path / "site"))
 
@@ -176,7 +176,7 @@ def test_the_image_needs_no_shell_and_no_root() -> None:
 
 def test_every_package_of_the_image_is_installed_by_its_hash() -> None:
     installs = [line for line in DOCKERFILE.splitlines() if re.search(r"pip .*(install|download)", line)]
-    assert len(installs) == 6
+    assert len(installs) == 7
     assert all("--require-hashes" in line or "--no-index wheels/*.whl" in line for line in installs)
 
 
