@@ -21,6 +21,7 @@ from proxy.config import step_settings
 from proxy.config.reload import Reloader
 from proxy.config.rules import Rules, load_rules
 from proxy.config.settings import SETTINGS, Settings
+from proxy.config.upstream_prices import upstream_prices
 from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
 from proxy.fit.alternation import NAME as ALTERNATION
@@ -246,7 +247,8 @@ class Services:
         self.gateway = self.gateway.with_rules(serving.router, self._attempts(serving), reporter)
         self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter)
         self._use(serving)
-        self.metrics.use_rules(partial(model_label, windows), labels, windows.prices, names)
+        prices = upstream_prices(windows, self.first.upstream, rules.upstreams)
+        self.metrics.use_rules(partial(model_label, windows), labels, prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
 
@@ -276,7 +278,7 @@ class Services:
             endpoints=[api.name for api in apis()],
             known=_known_labels(self.rules),
             traces=None if self.traces is None else self.traces.exporter,
-            prices=windows.prices,
+            prices=upstream_prices(windows, self.first.upstream, self.rules.upstreams),
             build=BuildFacts(__version__, platform.python_version(), version_of_data(), windows.newest_at),
             by_caller=self.first.caller_header is not None,
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,

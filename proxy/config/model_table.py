@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from statistics import median_high, multimode
@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from proxy.config import model_names
+from proxy.config.price_table import MODES as PRICED
+from proxy.config.price_table import PriceTable, distance
 from proxy.errors import ConfigError
-from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache, Rates
 from proxy.tokens import litellm_data
 
 FILE = "model_prices_and_context_window_backup.json"
@@ -36,20 +37,6 @@ CAPABILITIES = (
     ("supports_prompt_caching", "prompt_caching"),
 )
 CAPABILITY_NAMES = frozenset(name for _, name in CAPABILITIES)
-MAX_PRICE = 1.0  # US dollars per token: no list price is near it
-# Who caches prompts in a way of their own: how the name of a provider in the table begins, and the row of `CACHES`.
-CACHE_OF = (
-    ("anthropic", "anthropic"),
-    ("bedrock", "anthropic"),
-    ("gemini", "gemini"),
-    ("vertex_ai-language", "gemini"),
-    ("deepseek", "deepseek"),
-)
-# Path prefixes in the table that are the vendors' own endpoints; clients of these send the bare name. All others are
-# hosts of other vendors' models.
-VENDORS = frozenset(
-    "anthropic cohere dashscope deepseek gemini minimax mistral moonshot openai perplexity xai zai".split()
-)
 
 
 # The dated names of models: gpt-4o-2024-08-06, claude-3-opus-20240229.
@@ -75,21 +62,6 @@ class Row(msgspec.Struct, gc=False):
     supports_web_search: Any = None
     supports_prompt_caching: Any = None
     litellm_provider: Any = None
-    prompt_cache_min_tokens: Any = None
-
-
-# The fields of a row's prices: of each of `PRICES`, one for all prompts and one for those over each of `THRESHOLDS`.
-PRICES = (
-    "input_cost_per_token",
-    "output_cost_per_token",
-    "cache_read_input_token_cost",
-    "cache_creation_input_token_cost",
-)
-THRESHOLDS = (100, 128, 200, 256, 272, 512)  # thousand tokens
-_SUFFIXES = ("", *(f"_above_{thousands}k_tokens" for thousands in THRESHOLDS))
-PriceRow = msgspec.defstruct(
-    "PriceRow", [(f"{price}{suffix}", Any, None) for suffix in _SUFFIXES for price in PRICES], bases=(Row,), gc=False
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +85,7 @@ class Table:
 
     rows: Mapping[str, Row]
     by_short_name: Mapping[str, Sequence[str]]
+    prices: PriceTable
     sums: Collection[tuple[int, int]] = ()
     newest: str = ""
 
@@ -128,16 +101,6 @@ class Table:
             return None
         return _majority([self._entry(name) for name in _closest(found, short_name)])
 
-    def prices(self, name: str) -> Prices | None:
-        """The prices of the row with this name, else those on which all rows agree that share it as a short name."""
-        if name in self.rows:
-            return _prices(name, self.rows[name])
-        found = self.by_short_name.get(name)
-        if not found:
-            return None
-        prices = [_prices(row, self.rows[row]) for row in _closest(found, name)]
-        return prices[0] if all(price == prices[0] for price in prices) else None
-
     def _entry(self, name: str) -> Entry:
         row = self.rows[name]
         max_input_tokens, output = row.max_input_tokens, row.max_output_tokens
@@ -151,47 +114,8 @@ class Table:
 
 def _closest(names: Sequence[str], short_name: str) -> list[str]:
     """The best of the rows that share a short name."""
-    ranks = [(model_names.without_vendor(name) != short_name, _distance(name)) for name in names]
+    ranks = [(model_names.without_vendor(name) != short_name, distance(name)) for name in names]
     return [name for name, rank in zip(names, ranks, strict=True) if rank == min(ranks)]
-
-
-def _prices(name: str, row: Row) -> Prices | None:
-    """The prices of a row; None if it does not have the two that every bill needs."""
-    base = _rates(row, "")
-    if base is None:
-        return None
-    over = [(1000 * thousands, _rates(row, f"_above_{thousands}k_tokens", base)) for thousands in THRESHOLDS]
-    tiers = tuple((threshold, rates) for threshold, rates in over if rates is not None and rates != base)
-    return Prices(base, _cache(name, row), tiers)
-
-
-def _rates(row: Row, suffix: str, base: Rates | None = None) -> Rates | None:
-    """The four prices with a suffix, each else as in `base`; None without a price for input and output."""
-    found = [_price(getattr(row, price + suffix)) for price in PRICES]
-    if base is not None:
-        found = [other if price is None else price for price, other in zip(found, base, strict=True)]
-    per_input, per_output, read, write = found
-    return None if per_input is None or per_output is None else Rates(per_input, per_output, read, write)
-
-
-def _price(value: Any) -> float | None:
-    """A price in US dollars per token. A boolean, a negative number and anything else is none."""
-    return float(value) if type(value) in (int, float) and 0 <= value < MAX_PRICE else None
-
-
-def _cache(name: str, row: Row) -> PromptCache:
-    """How the provider of a row caches. Claude models cache as Anthropic says, at all hosts."""
-    provider = str(row.litellm_provider)
-    named = "anthropic" if "claude" in name else next((c for start, c in CACHE_OF if provider.startswith(start)), "")
-    cache = CACHES.get(named, DEFAULT_CACHE)
-    least = row.prompt_cache_min_tokens
-    return replace(cache, least=least) if _is_positive(least) else cache
-
-
-def _distance(name: str) -> int:
-    """0 for a row under the bare name, 1 for the vendor's own endpoint, 2 for a host."""
-    prefix, _, _ = name.rpartition("/")
-    return 0 if name == model_names.without_vendor(name) else 1 if prefix in VENDORS else 2
 
 
 def _capabilities(row: Row) -> frozenset[str] | None:
@@ -212,17 +136,35 @@ def table_file() -> Path:
 def read_table(raw: bytes, sums: Collection[tuple[int, int]] = ()) -> Table:
     """The table, parsed; about 4,000 rows. Raises `ConfigError` for anything but a JSON object of rows."""
     try:
-        rows: dict[str, Row] = msgspec.json.decode(raw, type=dict[str, PriceRow])  # type: ignore[valid-type]
+        rows = msgspec.json.decode(raw, type=dict[str, Row])
+        raws = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
     except msgspec.MsgspecError as error:
         raise ConfigError(f"{FILE}: {error}") from None
-    kept = {name.lower(): row for name, row in rows.items() if row.mode in MODES and _is_positive(row.max_input_tokens)}
-    by_short_name: dict[str, list[str]] = {}
-    for name in kept:
+    measured = {name: row for name, row in rows.items() if row.mode in PRICED}
+    kept = {n.lower(): row for n, row in measured.items() if row.mode in MODES and _is_positive(row.max_input_tokens)}
+    shared = _by_short_name(name.lower() for name in measured)
+    prices = PriceTable(
+        {name.lower(): raws[name] for name in measured},
+        {name.lower(): str(row.litellm_provider) for name, row in measured.items()},
+        shared,
+    )
+    by_short_name = {
+        short: with_windows
+        for short, names in shared.items()
+        if (with_windows := [name for name in names if name in kept])
+    }
+    return Table(kept, by_short_name, prices, frozenset(sums), _newest_date(rows))
+
+
+def _by_short_name(names: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    """The names that share a short name: without vendor, or without vendor and version."""
+    found: dict[str, list[str]] = {}
+    for name in names:
         bare = model_names.without_vendor(name)
-        by_short_name.setdefault(bare, []).append(name)
+        found.setdefault(bare, []).append(name)
         if (stem := model_names.without_version(bare)) != bare and model_names.is_distinctive(stem):
-            by_short_name.setdefault(stem, []).append(name)
-    return Table(kept, by_short_name, frozenset(sums), _newest_date(rows))
+            found.setdefault(stem, []).append(name)
+    return found
 
 
 def _newest_date(names: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from proxy.config.model_table import CAPABILITY_NAMES
 from proxy.config.rows import parse_rows
-from proxy.fit.money import CACHES, Prices, Rates
+from proxy.fit.money import CACHES, Over, Prices, Rates
 from proxy.model.structs import replace
 from proxy.tokens.encodings import encoding, own
 
@@ -155,8 +155,12 @@ class CacheRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The prices of a model of another row or of the table, with this row's cache."""
         figures = {"match": self.match, "seconds": self.seconds, "least": self.least, "step": self.step}
         cache = replace(prices.cache, **{name: value for name, value in figures.items() if value is not None})
-        over = tuple((threshold, self._with_writes(rates)) for threshold, rates in prices.over)
-        return replace(prices, cache=cache, rates=self._with_writes(prices.rates), over=over)
+        tiers = {tier: (self._with_writes(rates), self._all(over)) for tier, (rates, over) in prices.tiers.items()}
+        rates, over = self._with_writes(prices.rates), self._all(prices.over)
+        return replace(prices, cache=cache, rates=rates, over=over, tiers=tiers)
+
+    def _all(self, over: Over) -> Over:
+        return tuple((threshold, self._with_writes(rates)) for threshold, rates in over)
 
     def _with_writes(self, rates: Rates) -> Rates:
         if self.write is None or rates.cache_write is not None:

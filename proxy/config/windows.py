@@ -154,17 +154,22 @@ class Windows:
         found = (row for name in model_names.variants(model) if (row := self._inputs.match(name)))
         return next((row.model for row in found), "")
 
-    def prices(self, model: str) -> Prices | None:
-        """The list prices of a model: of a `[[price]]`, else of the table; None without either. A name that only holds
-        the name of another model has no price. A cached lookup."""
-        return self._prices(name_of(model))
+    def prices(self, model: str, provider: str = "") -> Prices | None:
+        """The list prices of a model at a provider (litellm's name of it; empty: not known): of a `[[price]]`, else of
+        the table; None without either. A name that only holds the name of another model has no price. A cached
+        lookup."""
+        return self._prices(name_of(model), provider)
 
-    def _find_prices(self, model: str) -> Prices | None:
+    def _find_prices(self, model: str, provider: str) -> Prices | None:
         names = model_names.variants(model)
         row = next((row for name in names if (row := self._price_rows.match(name))), None)
-        found = row.prices if row is not None else next((p for name in names if (p := self._table.prices(name))), None)
+        found = row.prices if row is not None else self._table.prices.find(names, provider)
         caches = next((rule for name in names if (rule := self._caches.match(name))), None)
         return found if found is None or caches is None else caches.over(found)
+
+    def priced_name(self, model: str) -> str:
+        """The name of a model in the table, of embeddings too; empty if it is in no row."""
+        return self._table.prices.name_of(model_names.variants(name_of(model)))
 
     @property
     def newest(self) -> str:
@@ -271,7 +276,7 @@ def window_of(lookup: Lookup) -> Window:
 
 
 def load_windows(rules: WindowRules) -> Windows:
-    """The windows of the rules and of the installed litellm's table. Takes about 30 ms.
+    """The windows and prices of the rules and of the installed litellm's table. Takes about 50 ms.
 
     Raises `ConfigError` if litellm is not installed or its table cannot be parsed.
     """

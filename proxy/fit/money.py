@@ -5,7 +5,9 @@ Theory of operation
 -------------------
 
 A provider bills prompt tokens in three ways: as input, as read from its prompt cache (cheaper) and, for some models, as
-written to it (dearer). A prompt is read from the cache as far as it repeats one that was sent before (`PromptCache`).
+written to it (dearer, and dearest where it is kept for an hour). Audio, thinking, the tier of service and searches of
+the web may have prices of their own (`Rates`, `Prices`); a cost that the upstream reports itself outranks all of them.
+A prompt is read from the cache as far as it repeats one that was sent before (`PromptCache`).
 Therefore a cut changes the cost in two ways. It removes input tokens. Where it changes what stands early in the prompt,
 it also turns cached tokens into input. A `Bill` has both: costs without the prompt cache, and net of it.
 
@@ -17,26 +19,52 @@ rule. If the upstream reports fewer cached tokens than expected of what was sent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
-from proxy.model.outcome import MOVED, Outcome, Repeated, Usage
+from msgspec.structs import replace
+
+from proxy.model.outcome import DEFAULT_TIER, MOVED, Outcome, Repeated, Usage
 
 
 class Rates(NamedTuple):
-    """List prices in US dollars per token. None: such tokens are billed as input."""
+    """List prices in US dollars per token. None: such tokens are billed as input, or as output; those that are written
+    to the cache for an hour as others that are written."""
 
     input: float
     output: float
     cache_read: float | None = None
     cache_write: float | None = None
+    cache_write_hour: float | None = None
+    audio: float | None = None
+    audio_reply: float | None = None
+    reasoning: float | None = None
 
-    def prompt(self, tokens: int, cached: float = 0, written: float = 0) -> float:
-        """The cost of a prompt, of which some tokens were read from the cache and others written to it."""
+    @property
+    def half(self) -> Rates:
+        """Half of each price."""
+        return Rates._make(None if price is None else price / 2 for price in self)
+
+    def prompt(self, tokens: int, cached: float = 0, written: float = 0, hour: float = 0, audio: float = 0) -> float:
+        """The cost of a prompt, of which some tokens were read from the cache, others written to it, of these some for
+        an hour, and others are audio."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
-        return (tokens - cached - written) * self.input + cached * read + written * write
+        kept = write if self.cache_write_hour is None else self.cache_write_hour
+        heard = self.input if self.audio is None else self.audio
+        plain = tokens - cached - written - audio
+        return plain * self.input + cached * read + (written - hour) * write + hour * kept + audio * heard
+
+    def reply(self, usage: Usage) -> float:
+        """The cost of a reply, with its thinking and audio."""
+        thought = 0 if self.reasoning is None else min(usage.reasoning, usage.completion)
+        spoken = 0 if usage.extra is None or self.audio_reply is None else usage.extra.audio_reply
+        spoken = min(spoken, usage.completion - thought)
+        cost = (usage.completion - thought - spoken) * self.output
+        return cost + thought * (self.reasoning or 0.0) + spoken * (self.audio_reply or 0.0)
 
 
 PREFIX, BREAKPOINT = "prefix", "breakpoint"
@@ -90,22 +118,31 @@ CACHES = {
 DEFAULT_CACHE = CACHES["openai"]
 
 
+Over = tuple[tuple[int, Rates], ...]  # thresholds in prompt tokens, ascending, with the rates of prompts over them
+BATCH = "batch"  # the tier of what is sent in batches: half of the usual price, where the table does not say it
+NO_TIERS: Mapping[str, tuple[Rates, Over]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """The prices of a model. `over`: thresholds in prompt tokens, ascending, with the rates of whole requests whose
-    prompts are over them."""
+    """The prices of a model. `over`: the rates of whole requests whose prompts are over a threshold. `tiers`: the rates
+    of tiers of service that have their own, with theirs over thresholds; all others are billed as the usual one.
+    `search`: a search of the web, in US dollars; None: not known. `search_once`: all those of a request are one."""
 
     rates: Rates
     cache: PromptCache = DEFAULT_CACHE
-    over: tuple[tuple[int, Rates], ...] = ()
+    over: Over = ()
+    tiers: Mapping[str, tuple[Rates, Over]] = field(default_factory=lambda: NO_TIERS)
+    search: float | None = None
+    search_once: bool = False
 
-    def of(self, prompt: int) -> Rates:
-        """The rates of a request by the tokens of its prompt."""
-        found = self.rates
-        for threshold, rates in self.over:
+    def of(self, prompt: int, tier: str = "") -> Rates:
+        """The rates of a request by the tokens of its prompt, and by its tier of service."""
+        found, over = self.tiers.get(tier, (self.rates, self.over)) if tier else (self.rates, self.over)
+        for threshold, rates in over:
             if prompt > threshold:
                 found = rates
-        return found
+        return found.half if tier == BATCH and BATCH not in self.tiers else found
 
     @property
     def bills_writes(self) -> bool:
@@ -113,15 +150,15 @@ class Prices:
         return self.cache.bills_writes and self.rates.cache_write is not None
 
     def is_linear(self, usages: Sequence[Usage]) -> bool:
-        """Whether the cost of several requests is that of their sum."""
-        if self.bills_writes:
+        """Whether the cost of several requests is that of their sum. They are of the usual tier, without an `extra`."""
+        if self.bills_writes or self.rates.reasoning is not None:
             return False
         return not self.over or max(usage.prompt for usage in usages) <= self.over[0][0]
 
     def bill(self, usage: Usage) -> Sum:
         """The cost of what was sent, by its usage. Written tokens that a provider does not report, although it bills
         them, are those that its cache can hold and did not."""
-        rates = self.of(usage.prompt)
+        rates = self.of(usage.prompt, usage.tier)
         cached = min(usage.cached, usage.prompt)
         unknown = 0.0 if self.cache.marked else self._written(usage.prompt, cached)
         written = unknown if usage.written is None else usage.written
@@ -133,7 +170,7 @@ class Prices:
         `usage` is that of what was sent. `trust`: the share of expected cached tokens that the upstream reports (0 to
         1). Without `repeated`, as large a part of the prompt is cached as of what was sent.
         """
-        rates = self.of(prompt)
+        rates = self.of(prompt, usage.tier)
         if repeated is None:
             cached = prompt * min(1.0, usage.cached / usage.prompt) if usage.prompt else 0.0
         elif self.cache.marked and not usage.cached and not usage.written:
@@ -149,8 +186,19 @@ class Prices:
 
     def _sum(self, rates: Rates, prompt: int, cached: float, written: float, usage: Usage) -> Sum:
         written = min(written, prompt - cached) if self.bills_writes else 0.0
-        reply = usage.completion * rates.output
-        return Sum(rates.prompt(prompt) + reply, rates.prompt(prompt, cached, written) + reply)
+        extra, more = usage.extra, rates.reply(usage)
+        if extra is None:
+            return Sum(rates.prompt(prompt) + more, rates.prompt(prompt, cached, written) + more)
+        more += self._searches(extra.searches)
+        hour = written * min(1.0, extra.written_hour / usage.written) if usage.written else 0.0
+        audio = min(extra.audio, prompt)
+        left = min(audio, prompt - cached - written)
+        return Sum(
+            rates.prompt(prompt, audio=audio) + more, rates.prompt(prompt, cached, written, hour, audio=left) + more
+        )
+
+    def _searches(self, count: int) -> float:
+        return (self.search or 0.0) * (min(count, 1) if self.search_once else count)
 
 
 class Sum(NamedTuple):
@@ -158,6 +206,56 @@ class Sum(NamedTuple):
 
     gross: float
     net: float
+
+    def scaled(self, by: float) -> Sum:
+        """So many times the cost."""
+        return Sum(self.gross * by, self.net * by)
+
+
+class Unpriced(StrEnum):
+    """Why the cost of a request is not known: its model has no price at its upstream; nobody knows its tokens; it
+    searched the web, which has no price; or what the client asked for has none."""
+
+    MODEL = "no_price"
+    TOKENS = "no_tokens"
+    SEARCHES = "no_price_of_searches"
+
+
+# The prices of a model at the upstream of this name (empty: the only one; None: the one that its requests go to).
+PricesOf = Callable[[str, str | None], Prices | None]
+
+
+def price(prices: PricesOf, model: str, upstream: str, usage: Usage | None, tier: str = "") -> Sum | Unpriced:
+    """The cost of a request that was sent for `model` to `upstream`, by its usage. `tier`: the tier of service that was
+    asked for; the one that the answer reports outranks it. A model that has no price under its own name (a deployment
+    of Azure's) has that of the model that its answer names."""
+    if usage is None:
+        return Unpriced.TOKENS
+    return paid(prices_for(prices, model, upstream, usage), in_tier(usage, tier))
+
+
+def prices_for(prices: PricesOf, model: str, upstream: str, usage: Usage | None) -> Prices | None:
+    """The prices of a model under its own name, else of the one that the answer names."""
+    found = prices(model, upstream)
+    return prices(usage.model, upstream) if found is None and usage is not None and usage.model else found
+
+
+def in_tier(usage: Usage, asked: str) -> Usage:
+    """The usage with the tier of service that was asked for, if it reports none."""
+    return replace(usage, tier=asked) if asked and not usage.tier else usage
+
+
+def paid(prices: Prices | None, usage: Usage) -> Sum | Unpriced:
+    """The cost of what was sent: as the upstream reports it, else by the prices. The cost without the prompt cache is
+    then larger by as much as by the prices."""
+    reported = None if usage.extra is None else usage.extra.cost
+    if prices is None:
+        return Unpriced.MODEL if reported is None else Sum(reported, reported)
+    if reported is None:
+        searched = usage.extra is not None and usage.extra.searches and prices.search is None
+        return Unpriced.SEARCHES if searched else prices.bill(usage)
+    ours = prices.bill(usage)
+    return ours.scaled(reported / ours.net) if ours.net else Sum(reported, reported)
 
 
 class Bill(NamedTuple):
@@ -168,16 +266,35 @@ class Bill(NamedTuple):
     sent: Sum
 
 
+# The results of requests whose answers broke off.
+BROKEN_OFF = frozenset(("broken_off", "cancelled", "stopped"))
+
+
 def used(o: Outcome, cache: PromptCache, trust: float = 1.0) -> Usage | None:
     """The tokens that a request is billed for, as reported; else as counted, with an estimate of the cached ones and
-    without the reply. None if unknown."""
-    if o.usage is not None or o.prompt_sent is None:
-        return o.usage
-    repeated = None if cache.marked else o.repeated
+    without the reply. None if unknown. Of an answer that broke off the reply is what came of it, by an estimate."""
+    if o.usage is not None:
+        usage = o.usage if o.result not in BROKEN_OFF else replace(o.usage, completion=max(o.usage.completion, o.came))
+        return in_tier(usage, o.tier)
+    if o.prompt_sent is None:
+        return None
+    repeated, came = None if cache.marked else o.repeated, o.came
     if repeated is None:
-        return Usage(o.prompt_sent)
+        return Usage(o.prompt_sent, came, tier=o.tier)
     expected = cache.expected(repeated, min(repeated.sent, o.prompt_sent), moved=repeated.prefix == MOVED)
-    return Usage(o.prompt_sent, 0, round(trust * expected))
+    return Usage(o.prompt_sent, came, round(trust * expected), tier=o.tier)
+
+
+def is_plain(o: Outcome) -> bool:
+    """Whether the usage of an outcome is reported, whole, and of the usual tier, with nothing that has its own price
+    besides thinking."""
+    usage = o.usage
+    return (
+        usage is not None
+        and usage.extra is None
+        and (usage.tier or o.tier or DEFAULT_TIER) == DEFAULT_TIER
+        and o.result not in BROKEN_OFF
+    )
 
 
 def is_unchanged(o: Outcome) -> bool:
@@ -185,15 +302,18 @@ def is_unchanged(o: Outcome) -> bool:
     return o.prompt == o.prompt_sent and o.model_sent in ("", o.model) and not (o.too_long or o.healed)
 
 
-def bill(o: Outcome, usage: Usage, asked: Prices | None, sent: Prices, trust: float = 1.0) -> Bill | None:
+def bill(o: Outcome, usage: Usage, asked: Prices | None, sent: Prices | None, trust: float = 1.0) -> Bill | None:
     """The costs of an answered request, by the prices of the model that the client named and of the one that was sent.
-    None if what the client asked for has no price."""
-    paid = sent.bill(usage)
+    None if what was sent, or what the client asked for, has no price."""
+    found = paid(sent, usage)
+    if isinstance(found, Unpriced):
+        return None
     if o.too_long or o.healed:
-        return Bill(None, paid)
+        return Bill(None, found)
     if is_unchanged(o):
-        return Bill(paid, paid)
-    if asked is None or o.prompt is None or not o.prompt_sent:
+        return Bill(found, found)
+    if asked is None or sent is None or o.prompt is None or not o.prompt_sent:
         return None
     scale = usage.prompt / o.prompt_sent if o.model_sent == o.model else 1.0  # by how much our count is off
-    return Bill(asked.bill_unsent(round(o.prompt * scale), usage, o.repeated, trust), paid)
+    unsent, ours = asked.bill_unsent(round(o.prompt * scale), usage, o.repeated, trust), sent.bill(usage)
+    return Bill(unsent.scaled(found.net / ours.net) if ours.net else unsent, found)

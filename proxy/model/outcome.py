@@ -64,16 +64,48 @@ class Refusal:
     quotes: tuple[Quote, ...] = field(default=(), compare=False, repr=False)
 
 
+# The tiers of service that have prices of their own, by all their names; any other that an answer names is the usual.
+DEFAULT_TIER = "default"
+TIERS = {
+    "flex": "flex",
+    "priority": "priority",
+    "fast": "priority",
+    "balanced": "balanced",
+    "ultrafast": "ultrafast",
+    "batch": "batch",
+    "on_demand_flex": "flex",
+    "on_demand_priority": "priority",
+}
+
+
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What few answers report beside their tokens, and is billed otherwise. `written_hour`: the part of `written` that
+    is kept for an hour. `audio`, `audio_reply`: the part of the prompt and of the completion that is audio. `searches`:
+    of the web. `cost`: of the whole request in US dollars, as the upstream itself says."""
+
+    written_hour: int = 0
+    audio: int = 0
+    audio_reply: int = 0
+    searches: int = 0
+    cost: float | None = None
+
+
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The token counts that the upstream reported. `cached` is the part of `prompt` that was read from its prompt
     cache, `written` the part that was written to it (None: not reported, which is not 0). `stored_as`: the id under
-    which it stored the prompt and its reply; empty if it did not."""
+    which it stored the prompt and its reply; empty if it did not. `reasoning`: the part of `completion` that was
+    thought. `tier`: of service, `DEFAULT_TIER` or a value of `TIERS`; empty if it does not say. `model`: the one that
+    answered, as it names itself."""
 
     prompt: int
     completion: int = 0
     cached: int = 0
     stored_as: str = ""
     written: int | None = None
+    reasoning: int = 0
+    tier: str = ""
+    model: str = ""
+    extra: Extra | None = None
 
 
 FIRST, KEPT, MOVED = "first", "kept", "moved"  # what became of the prefix that was sent before, in a prompt that is cut
@@ -156,4 +188,6 @@ class Outcome(msgspec.Struct, frozen=True):
     kept: tuple[tuple[str, int], ...] = ()  # why messages stay that a cut would have taken: a reason, how many it keeps
     unplanned: str = ""  # why it was sent as it came, without a plan
     upstream: str = ""  # the name of the one that was asked last, if there are several
+    tier: str = ""  # of service, as the client asked for it; a value of `TIERS`
+    came: int = 0  # tokens of the reply of an answer that broke off, by an estimate
     shape: str = ""  # what of a prompt its count had to know how to count (`SHAPES`); empty where usage teaches nothing

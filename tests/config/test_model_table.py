@@ -8,8 +8,6 @@ import pytest
 from proxy.config import model_table
 from proxy.config.model_table import Entry, Table, read_table, table_file
 from proxy.errors import ConfigError
-from proxy.fit.money import CACHES, Prices, Rates
-from proxy.model.structs import replace
 
 
 def row(held: Any, output: Any = None, mode: Any = "chat", **more: Any) -> dict[str, Any]:
@@ -142,54 +140,6 @@ def test_the_installed_table_is_found_and_read_without_importing_litellm() -> No
 def _tokens(found: Table, form: str) -> int | None:
     entry = found.shared(form)
     return None if entry is None else entry.tokens
-
-
-def priced(**prices: Any) -> dict[str, Any]:
-    return row(8192, input_cost_per_token=2e-6, output_cost_per_token=1e-5, **prices)
-
-
-def test_a_row_has_prices_for_input_output_and_the_cache() -> None:
-    found = made({"m": priced(cache_read_input_token_cost=1e-6, cache_creation_input_token_cost=3e-6)}).prices("m")
-    assert found == Prices(Rates(2e-6, 1e-5, 1e-6, 3e-6), CACHES["openai"])
-
-
-@pytest.mark.parametrize("price", [None, "2e-6", True, -1e-6, 2.0])
-def test_a_row_without_a_usable_price_for_input_and_output_has_none(price: Any) -> None:
-    assert made({"m": priced() | {"input_cost_per_token": price}}).prices("m") is None
-    assert made({"m": priced() | {"output_cost_per_token": price}}).prices("m") is None
-    assert made({"m": priced() | {"cache_read_input_token_cost": price}}).prices("m") == Prices(Rates(2e-6, 1e-5))
-
-
-def test_prices_over_a_threshold_are_those_of_the_row_and_else_its_own() -> None:
-    over = priced(input_cost_per_token_above_200k_tokens=4e-6, cache_read_input_token_cost=1e-6)
-    found = made({"m": over}).prices("m")
-    assert found is not None and found.over == ((200_000, Rates(4e-6, 1e-5, 1e-6)),)
-    assert found.of(200_000).input == 2e-6 and found.of(200_001).input == 4e-6
-
-
-def test_a_provider_caches_in_its_own_way_and_a_model_from_its_own_length_on() -> None:
-    found = made(
-        {
-            "gemini/gemini-9": priced(litellm_provider="gemini", prompt_cache_min_tokens=4_096),
-            "claude-9": priced(litellm_provider="anthropic"),
-            "databricks/databricks-claude-9": priced(litellm_provider="databricks"),
-            "gpt-9": priced(litellm_provider="openai", prompt_cache_min_tokens="many"),
-        }
-    )
-    caches = {name: prices.cache for name in found.rows if (prices := found.prices(name)) is not None}
-    assert caches["gemini/gemini-9"] == replace(CACHES["gemini"], least=4_096)
-    assert caches["claude-9"] == caches["databricks/databricks-claude-9"] == CACHES["anthropic"]
-    assert caches["gpt-9"] == CACHES["openai"]
-
-
-def test_hosts_that_disagree_on_a_price_have_none_together() -> None:
-    agreeing = made({"a/m-large": priced(), "b/m-large": priced()})
-    assert agreeing.prices("m-large") == Prices(Rates(2e-6, 1e-5))
-    other = priced() | {"input_cost_per_token": 3e-6}
-    assert made({"a/m-large": priced(), "b/m-large": other}).prices("m-large") is None
-    own = made({"a/m-large": priced(), "b/m-large": other, "m-large": other})
-    assert own.prices("m-large") == Prices(Rates(3e-6, 1e-5))
-    assert made({}).prices("m-large") is None
 
 
 def test_the_newest_date_in_the_names_is_that_of_the_table() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from proxy.fit.money import PricesOf
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.observe.metrics.buffers import HistogramBuffer, Labels
-from proxy.observe.metrics.costs import Costs, PricesOf, no_prices
+from proxy.observe.metrics.costs import Costs, no_prices
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.outcome_metrics import BASE, CALLER, KEY, METRICS, OTHER, Group, Key, eventful
 from proxy.observe.metrics.series import Series

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.fit.money import DEFAULT_CACHE, Bill, Prices, PromptCache, bill, is_unchanged, used
+from proxy.fit.money import (
+    BROKEN_OFF,
+    DEFAULT_CACHE,
+    Bill,
+    Prices,
+    PricesOf,
+    PromptCache,
+    bill,
+    is_plain,
+    is_unchanged,
+    prices_for,
+    used,
+)
 from proxy.model.outcome import FIRST, KEPT, MOVED, UNFITTED, Outcome, Usage
 from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.outcome_metrics import OTHER, Group, Metric
 from proxy.observe.metrics.series import Series
 
-PricesOf = Callable[[str], Prices | None]
 CACHE_ERRORS = (-0.5, -0.25, -0.1, -0.05, -0.01, 0.01, 0.05, 0.1, 0.25, 0.5)
 ACCEPTED, TOO_LONG = "accepted", "too_long"
 KINDS = ("input", "output", "cache_read", "cache_write")
 ORIGINALS = ((ACCEPTED,), (TOO_LONG,))
+REPORTED, USAGE, COUNT, PARTIAL, UNPRICED = BASES = ("reported", "usage", "count", "partial", "unpriced")
 
 
-def no_prices(model: str) -> Prices | None:
+def no_prices(model: str, upstream: str | None) -> Prices | None:
     """No model has a price."""
     return None
 
@@ -62,9 +74,10 @@ SENT_NET = Metric(
 )
 PRICED = Metric(
     "plimsoll_priced_requests_total",
-    "Answered requests by the basis of their cost: usage, count (the reply is missing), or unpriced.",
+    "Requests by the basis of their cost: reported by the upstream, its usage, our count (without the reply), partial "
+    "(the answer broke off: the prompt, and an estimate of what came of the reply), or unpriced.",
     ("basis",),
-    known=(("usage",), ("count",), ("unpriced",)),
+    known=tuple((basis,) for basis in BASES),
 )
 PRICE = Metric(
     "plimsoll_token_price_usd",
@@ -111,18 +124,18 @@ class Costs:
             if base not in self.series[PRICED.name].begun:
                 self.begin(base)
         if not 200 <= group.key.status < 300:
-            return
-        sent = self.prices(group.key.model_sent or group.key.model)
+            if group.key.result not in BROKEN_OFF:
+                return
+            outcomes = [outcome for outcome in outcomes if outcome.attempts]
+        sent = self.prices(group.key.model_sent or group.key.model, group.key.upstream)
         trust = self._trust.setdefault(group.sent, Trust())
         cache = DEFAULT_CACHE if sent is None else sent.cache
         repeated = [outcome for outcome in outcomes if outcome.repeated is not None]
         if repeated:
             self._add_repeated(group, repeated, cache, trust)
-        if sent is None:
-            self._count(PRICED, group.asked, ("unpriced",), len(outcomes))
-        else:
+        if sent is not None:
             self._add_prices(group, sent)
-            self._add_bills(group, outcomes, sent, trust.share)
+        self._add_bills(group, outcomes, sent, trust.share)
 
     def _add_repeated(self, group: Group, outcomes: Sequence[Outcome], cache: PromptCache, trust: Trust) -> None:
         all_expected, errors = 0, []
@@ -141,26 +154,31 @@ class Costs:
         self.series[CACHE_ERROR.name].buffer.add(group.sent, errors)
 
     def _add_prices(self, group: Group, prices: Prices) -> None:
-        for kind, price in zip(KINDS, prices.rates, strict=True):
+        for kind, price in zip(KINDS, prices.rates, strict=False):
             if price is not None and group.model_sent != OTHER:  # which are many models
                 self._count(PRICE, (), (group.model_sent, kind), price)
 
-    def _add_bills(self, group: Group, outcomes: Sequence[Outcome], sent: Prices, trust: float) -> None:
+    def _add_bills(self, group: Group, outcomes: Sequence[Outcome], sent: Prices | None, trust: float) -> None:
         """Adds costs. Those of unchanged requests are computed from the sum of their tokens, where prices permit it."""
         rest: Iterable[Outcome] = outcomes
-        usages = [o.usage for o in outcomes if o.usage is not None and is_unchanged(o)]
-        if usages and sent.is_linear(usages):
-            paid = sent.bill(_total(usages))
-            self._add_bill(group, Bill(paid, paid), "usage", len(usages))
+        usages = [] if sent is None else [o.usage for o in outcomes if o.usage and is_plain(o) and is_unchanged(o)]
+        if sent is not None and usages and sent.is_linear(usages):
+            total = sent.bill(_total(usages))
+            self._add_bill(group, Bill(total, total), USAGE, len(usages))
             if len(usages) == len(outcomes):  # as nearly always
                 return
-            rest = [o for o in outcomes if o.usage is None or not is_unchanged(o)]
-        asked = self.prices(group.key.model)
+            rest = [o for o in outcomes if not (is_plain(o) and is_unchanged(o))]
         for outcome in rest:
-            usage = used(outcome, sent.cache, trust)
-            found = None if usage is None else bill(outcome, usage, asked, sent, trust)
-            basis = "unpriced" if found is None else "count" if outcome.usage is None else "usage"
-            self._add_bill(group, found, basis, 1)
+            found = self._bill(group, outcome, trust)
+            self._add_bill(group, found, UNPRICED if found is None else basis_of(outcome), 1)
+
+    def _bill(self, group: Group, o: Outcome, trust: float) -> Bill | None:
+        """The costs of one request. None if they are not known."""
+        model, sent_model, upstream = group.key.model, group.key.model_sent or group.key.model, group.key.upstream
+        sent = prices_for(self.prices, sent_model, upstream, o.usage)
+        asked = sent if model == sent_model else self.prices(model, None)
+        usage = used(o, DEFAULT_CACHE if sent is None else sent.cache, trust)
+        return None if usage is None else bill(o, usage, asked, sent, trust)
 
     def _add_bill(self, group: Group, found: Bill | None, basis: str, count: int) -> None:
         self._count(PRICED, group.asked, (basis,), count)
@@ -175,6 +193,15 @@ class Costs:
 
     def _count(self, metric: Metric, base: Labels, labels: Labels, value: float) -> None:
         self.series[metric.name].buffer.add((*base, *labels), (value,))
+
+
+def basis_of(o: Outcome) -> str:
+    """What the cost of a request rests on: a value of `BASES`."""
+    if o.usage is not None and o.usage.extra is not None and o.usage.extra.cost is not None:
+        return REPORTED
+    if o.result in BROKEN_OFF:
+        return PARTIAL
+    return COUNT if o.usage is None else USAGE
 
 
 def _total(usages: Sequence[Usage]) -> Usage:

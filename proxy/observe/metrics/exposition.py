@@ -21,11 +21,12 @@ from prometheus_client.registry import Collector
 from proxy.config import model_names
 from proxy.config.model_table import Entry
 from proxy.config.windows import Windows
+from proxy.fit.money import PricesOf
 from proxy.model.outcome import Outcome
 from proxy.observe.metrics import processes
 from proxy.observe.metrics.aggregation import NONE_KNOWN, Aggregator, Known, LabelOf
 from proxy.observe.metrics.buffers import Gauge, HistogramBuffer, Labels
-from proxy.observe.metrics.costs import PricesOf, no_prices
+from proxy.observe.metrics.costs import no_prices
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.outcome_metrics import OTHER
 from proxy.observe.metrics.read_metrics import (
@@ -59,6 +60,10 @@ def model_label(windows: Windows, model: str) -> str:
     """The label of a model: its name in a table or in the user's row. A client can write the name of one model in many
     ways, and each label is a time series that never ends."""
     found = windows.lookup(model)
+    if isinstance(found.entry, Entry) and not found.part:
+        return model_names.without_vendor(found.entry.name)
+    if named := windows.priced_name(model):  # of embeddings too
+        return named
     if isinstance(found.entry, Entry):
         return model_names.without_vendor(found.entry.name)
     row = found.entry or found.row

@@ -27,7 +27,7 @@ CUT = replace(
 
 
 def costed(*outcomes: Outcome) -> dict[str, float]:
-    metrics = Metrics(lambda model: model, prices=MODELS.get)
+    metrics = Metrics(lambda model: model, prices=lambda model, upstream: MODELS.get(model))
     for outcome in outcomes:
         metrics.observe(outcome)
     return scraped(metrics)
@@ -105,7 +105,7 @@ def test_prices_are_shown_of_the_models_that_were_used() -> None:
     price = "plimsoll_token_price_usd{kind=%s,model=cheap}"
     assert [found[price % kind] for kind in ("input", "output", "cache_read")] == [2 * MICRO, 10 * MICRO, 0.5 * MICRO]
     assert price % "cache_write" not in found
-    metrics = Metrics(lambda model: "other", prices=MODELS.get)
+    metrics = Metrics(lambda model: "other", prices=lambda model, upstream: MODELS.get(model))
     metrics.observe(PLAIN)
     assert not any(name.startswith("plimsoll_token_price") for name in scraped(metrics)), "which model is meant?"
 
@@ -121,9 +121,9 @@ def test_expected_cached_tokens_are_held_against_what_is_reported() -> None:
 
 
 def test_other_prices_hold_for_what_comes_after_them() -> None:
-    metrics = Metrics(lambda model: model, prices=MODELS.get)
+    metrics = Metrics(lambda model: model, prices=lambda model, upstream: MODELS.get(model))
     metrics.observe(PLAIN)
-    metrics.use_rules(lambda model: model, {}, lambda model: None)
+    metrics.use_rules(lambda model: model, {}, lambda model, upstream: None)
     metrics.observe(PLAIN)
     found = scraped(metrics)
     assert dollars(found, "sent", SENT) == 3_000

@@ -16,6 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from proxy.config.rules import load_rules
+from proxy.config.upstream_prices import upstream_prices
 from proxy.config.windows import Windows, load_windows
 from proxy.model.outcome import Outcome, Repeated
 from proxy.observe.metrics.exposition import Metrics, model_label, prefers_openmetrics
@@ -55,7 +56,12 @@ def test_an_outcome_costs_little() -> None:
 def test_prometheus_own_tool_has_no_complaint(windows: Windows) -> None:
     build = BuildFacts("0.1.0", "3.11.7", "1.2.3", 1_722_902_400.0)
     metrics = Metrics(
-        partial(model_label, windows), Cache(), prices=windows.prices, build=build, gen_ai=GenAi({}), by_caller=True
+        partial(model_label, windows),
+        Cache(),
+        prices=upstream_prices(windows, "", ()),
+        build=build,
+        gen_ai=GenAi({}),
+        by_caller=True,
     )
     traffic: tuple[Outcome, ...] = (
         FITTED,
@@ -232,3 +238,16 @@ def test_all_of_it_is_openmetrics() -> None:
     metrics.observe(replace(FITTED, trace_id="d" * 32, refusals=("vllm",), phases=(("plan", 0.1),)))
     names = [family.name for family in strict(metrics.scrape(OPENMETRICS)[1])]
     assert len(names) == len(set(names)) > 50
+
+
+@pytest.mark.parametrize(
+    ("model", "label"),
+    [
+        ("text-embedding-3-small", "text-embedding-3-small"),
+        ("openai/text-embedding-3-large", "text-embedding-3-large"),
+        ("Gpt-4o", "gpt-4o"),
+        ("nobody-knows-it", "other"),
+    ],
+)
+def test_M3_models_of_embeddings_have_a_name_too(windows: Windows, model: str, label: str) -> None:
+    assert model_label(windows, model) == label
