@@ -46,7 +46,8 @@ EXCUSED: Mapping[tuple[str, str], str] = {
     ("proxy.fit.money", "CACHES"): "providers, by the names that rows of rules/windows.toml have for them",
     ("proxy.fit.money", "DEFAULT_CACHE"): "the same",
     ("proxy.wire.openai.server", "OPENAI"): "the first segment of Azure's paths, in the value of a `Server`",
-    ("proxy.config.model_table", "CACHE_OF"): "providers, by the names of litellm's table, with rows of `CACHES`",
+    ("proxy.config.price_table", "CACHE_OF"): "providers, by the names of litellm's table, with rows of `CACHES`",
+    ("proxy.config.price_table", "SEARCHED_ONCE"): "the same providers, which bill searches in their own way",
     ("proxy.admin.page", "API"): "the page's own API stands under /api/",
     ("proxy.replay.readers.litellm", "CALLS"): "LiteLLM's names of calls in its logs, a format of their own",
 }
