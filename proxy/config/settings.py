@@ -61,6 +61,7 @@ class Settings:
     mode: Mode
     ladder: str
     usage: Reported
+    effective: int | None
     workers: int
     api_key: str | None = field(repr=False)
     max_body: int
@@ -114,7 +115,7 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What holds for requests whose headers say nothing else."""
-        return Terms(self.usage)
+        return Terms(self.usage, self.effective)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +207,7 @@ SETTINGS = (
         "sent",
         "what answers to requests that were cut report as tokens of the prompt: sent or asked",
     ),
+    Setting("PLIMSOLL_EFFECTIVE", tokens, "", "prompt to which longer ones are cut, where cuts reach it; empty: none"),
     Setting("PLIMSOLL_WORKERS", whole(1, 1024), "1", "number of worker processes"),
     Setting("PLIMSOLL_API_KEY", optional(values.key), "", "key sent upstream when the client sends none", True),
     Setting("PLIMSOLL_MAX_BODY", values.size, "64MiB", "largest request body on fitted endpoints"),

@@ -32,7 +32,7 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One `[[window]]`: limits of the models whose names match `model`, a name or a pattern.
 
     litellm's table is used for the fields that a row leaves out. `tokenizer` is the path of a tokenizer.json, relative
-    to the folder of windows.toml.
+    to the folder of windows.toml. `effective`: that of `Window`.
     """
 
     model: str
@@ -41,10 +41,11 @@ class WindowRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_output: int | None = None
     tokenizer: str | None = None
     can: tuple[str, ...] | None = None
+    effective: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)] | None = None
 
     def __post_init__(self) -> None:
         check_row(self)
-        if (self.tokens, self.max_input, self.max_output, self.tokenizer, self.can) == (None,) * 5:
+        if (self.tokens, self.max_input, self.max_output, self.tokenizer, self.can, self.effective) == (None,) * 6:
             raise ValueError("the row sets no field")
 
 

@@ -272,6 +272,7 @@ def window_of(lookup: Lookup) -> Window:
         max_input=row.max_input or window.max_input,
         max_output=row.max_output or window.max_output,
         can=window.can if row.can is None else frozenset(row.can),
+        effective=row.effective,
     )
 
 

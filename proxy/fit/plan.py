@@ -14,6 +14,7 @@ from proxy.fit.blocks import group
 from proxy.fit.claims import stubs
 from proxy.fit.claims.claims import ConversationClaims, room_for_claims
 from proxy.fit.claims.reasons import reasoned
+from proxy.fit.effective import by_own_window, is_kept, trusts, within, without_effective
 from proxy.fit.provider_count import KIND, counted_by_provider, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
@@ -36,9 +37,20 @@ def plan(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
 
     Every attempt is planned from what the client sent, never from the draft of an earlier attempt.
     """
+    if facts.window.effective is None:
+        return _planned(prompt, ladder, facts)
+    made = _planned(prompt, ladder, within(facts, ladder))
+    if made.want is not None:
+        return made
+    if is_kept(made):
+        return by_own_window(made, facts.window, ladder)
+    return _planned(prompt, ladder, without_effective(facts))
+
+
+def _planned(prompt: Prompt, ladder: Ladder, facts: Facts) -> Plan:
+    """The plan for a request by the window of the facts."""
     first = start(prompt, ladder, facts)
-    if prompt.managed or (facts.window.guessed and ladder.unknown == "learn"):
-        # A guess alone cuts nothing: the limit is learned from a refusal.
+    if prompt.managed or trusts(facts.window, ladder):
         return _in_pieces(Plan(first, first, trusting=True))
     if facts.counter and is_near(first):
         return Plan(first, first, want=Want(KIND, KIND, CountRequest(prompt, first)))

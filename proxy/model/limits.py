@@ -47,6 +47,8 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     `tokens` smaller.
     `max_inputs`, `max_together`: of a model of embeddings, the inputs of one request, and the tokens of all of them.
     `refused`: where `tokens` is supposed, the smallest prompt with its reply that was refused; None if unknown.
+    `effective`: the longest prompt that the model answers well, as somebody wishes; a plan may do without it
+    (`proxy.fit.effective`), and nothing is refused for it. None: as long as the window.
     """
 
     tokens: int
@@ -63,6 +65,13 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     max_inputs: int | None = None
     max_together: int | None = None
     refused: int | None = None
+    effective: int | None = None
+
+    @property
+    def most_input(self) -> int | None:
+        """The longest prompt, whatever the reply; None if only the window bounds it."""
+        bounds = [bound for bound in (self.max_input, self.effective) if bound is not None]
+        return min(bounds, default=None)
 
     @property
     def held(self) -> int:
@@ -96,9 +105,9 @@ class Window(msgspec.Struct, frozen=True, gc=False):
         """Tokens by which prompt, reply and margin exceed the window; the prompt fits if the result is at most 0."""
         own = self.margin(margin)
         over = prompt + (0 if self.separate else reply) + own.of(prompt) - self.tokens
-        if self.max_input is None:
+        if self.max_input is None and self.effective is None:
             return over
-        return max(over, prompt + own.of(prompt) - own.base - self.max_input)
+        return max(over, prompt + own.of(prompt) - own.base - (self.most_input or 0))
 
     def fits(self, prompt: int, reply: int, margin: Margin) -> bool:
         """Whether `prompt + reply + margin <= tokens`, without the reply where it is `separate`, and the prompt is

@@ -188,11 +188,11 @@ class Draft:
 
     @property
     def room(self) -> int:
-        """The largest prompt that fits: the window without `held` and the margin, at most `max_input`."""
+        """The largest prompt that fits: the window without `held` and the margin, at most `most_input`."""
         margin = self.window.margin(self.meter.margin)
         room = self.window.tokens - self.held - margin.base
-        if self.window.max_input is not None:
-            room = min(room, self.window.max_input)
+        if (most := self.window.most_input) is not None:
+            room = min(room, most)
         return math.floor(room / (1 + margin.share))
 
     @property

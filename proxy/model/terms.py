@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
+
+from proxy.model.limits import Window
 
 
 class Reported(StrEnum):
@@ -16,9 +19,15 @@ class Reported(StrEnum):
 
 class Terms(msgspec.Struct, frozen=True):
     """One value for a request, made in one place (`Controls.terms`). `usage`: what the answer reports as the tokens of
-    the prompt, where it was cut."""
+    the prompt, where it was cut. `effective`: `Window.effective` in place of that of the model's row; None: that one.
+    """
 
     usage: Reported = Reported.SENT
+    effective: int | None = None
+
+    def on(self, window: Window) -> Window:
+        """A window for a request with these terms."""
+        return window if self.effective is None else replace(window, effective=self.effective)
 
 
 USUAL = Terms()

@@ -238,7 +238,7 @@ class Knowledge:
         listed = self.listing.window(model) if found.guessed else None
         if listed is None:
             return found
-        about = {name: getattr(found, name) for name in ("limit_field", "alternates", "separate", "binds")}
+        about = {name: getattr(found, name) for name in ("limit_field", "alternates", "separate", "binds", "effective")}
         return replace(listed, **about)
 
     def window_now(

@@ -40,7 +40,7 @@ def is_below(total: Total, scan: Scan, ladder: Ladder, window: Window) -> bool:
     """Whether a counted request fits, with a load below the `at` of every step. A guessed window that refusals will
     correct fits everything."""
     if window.guessed and ladder.unknown == "learn":
-        return True
+        return window.effective is None or total.prompt <= window.effective
     reply = window.floor(ladder.floor) if scan.reserve is None else scan.reserve
     reserve = ladder.default_reserve if scan.reserve is None else scan.reserve
     prompt = total.shown if total.media else total.prompt  # what is not known cuts nothing

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from proxy.fit.effective import without_effective
 from proxy.fit.learn import apply_learned, learn
 from proxy.fit.provider_count import without_count
 from proxy.fit.unknown_costs import after_refusal
@@ -106,7 +107,8 @@ class Healer:
         planned with them; and what an answer to that would prove. Where `proves`, the tenant's next requests use the
         lesson too. A draft that was moved to another model teaches about that model, in the `knowledge` of its
         upstream."""
-        facts, moved = descent.facts, sent.model != descent.prompt.model
+        effective, moved = descent.facts.window.effective, sent.model != descent.prompt.model
+        facts = without_effective(descent.facts)  # a refusal says nothing of what somebody wishes
         kept = knowledge.learned(sent.model, scanned.tenant, () if moved else scanned.digests)
         if moved:
             facts = Facts(sent.window, sent.meter, learned=NOTHING_LEARNED if scanned.probing else kept)
@@ -132,9 +134,12 @@ class Healer:
                 knowledge.cache.record_unproven(sent.model, scanned.tenant, found.size)
         window = knowledge.under_caps(wiser.window, ladder, scanned.controls.window)
         if not moved:
-            return replace(wiser, window=window), scanned, found
+            candidates = descent.facts.candidates
+            return replace(wiser, window=replace(window, effective=effective), candidates=candidates), scanned, found
         candidates = tuple(
-            replace(candidate, window=window) if candidate.model == sent.model else candidate
+            replace(candidate, window=replace(window, effective=candidate.window.effective))
+            if candidate.model == sent.model
+            else candidate
             for candidate in descent.facts.candidates
         )
         return replace(descent.facts, candidates=candidates), scanned, found

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from proxy.fit.effective import without_effective
 from proxy.fit.lore import LOREBOOKS
 from proxy.fit.plan import due, plan
 from proxy.fit.provider_count import KIND as COUNT
@@ -16,6 +17,7 @@ from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Facts, Ladder, Plan, Want
+from proxy.request.compactions import is_compaction
 from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
@@ -50,6 +52,7 @@ class PlanBuilder:
             prompt = replace(prompt, stored=replace(prompt.stored, tokens=stored))
         tenant = b"" if scanned.probing else scanned.tenant  # also ignores what was learned of the candidates
         facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)
+        facts = _on_terms(received, facts, lossy=prompt.form.embeds or is_compaction(received, scanned, prompt))
         if scanned.lore:
             facts = replace(facts, knowledge={LOREBOOKS: scanned.lore})
         counter = self.providers.get(COUNT)
@@ -68,7 +71,7 @@ class PlanBuilder:
         it cannot be had."""
         missing: tuple[str, ...] = ()
         known, made = facts, await self._plan(scanned, prompt, facts, ladder)
-        for _ in range(len(ladder.steps) + 1):  # each step may want something, and first the count
+        for _ in range(2 * len(ladder.steps) + 1):  # each step may want something in each of two plans, first the count
             want = made.want
             if want is None:
                 break
@@ -104,7 +107,7 @@ class PlanBuilder:
         shared = await self.counts.fetch(new)
         made = None
         if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
-            made = _if_unchanged(plan(prompt, self._stepless(ladder), facts), ladder)
+            made = _if_unchanged(plan(prompt, self._stepless(ladder), facts), ladder, facts.window.effective)
         if made is None:
             made = await self.pool.run(True, plan, prompt, ladder, facts)
         self.counts.store(shared)
@@ -170,6 +173,18 @@ class PlanBuilder:
         return replace(planned, payload=payload)
 
 
+def _on_terms(received: Received, facts: Facts, *, lossy: bool) -> Facts:
+    """The facts with the effective window that the request has; none where a cut that nothing requires is no gain
+    (`lossy`): for the summary of a conversation, for a vector."""
+    terms = received.terms
+    if terms.effective is None and facts.window.effective is None:
+        return facts
+    if lossy:
+        return without_effective(facts)
+    candidates = tuple(replace(one, window=terms.on(one.window)) for one in facts.candidates)
+    return replace(facts, window=terms.on(facts.window), candidates=candidates)
+
+
 def _lacking(want: Want, value: Json) -> str:
     """What a dry run says about a want that it made no call for: what is not known, or of many parts how many are."""
     if want.parts > 1:
@@ -184,9 +199,11 @@ def _pieces(api: Api, prompt: Prompt, plan: Plan) -> tuple[bytes, ...]:
     return tuple(api.request.render(prompt, plan.with_draft(draft)) for draft in drafts)
 
 
-def _if_unchanged(counted: Plan, ladder: Ladder) -> Plan | None:
+def _if_unchanged(counted: Plan, ladder: Ladder, effective: int | None) -> Plan | None:
     """The plan if no step of the ladder is due; else None."""
     first = counted.before
+    if effective is not None and first.prompt > effective:
+        return None
     if counted.trusting or not any(due(ladder_step, first, first) for ladder_step in ladder.steps):
         return counted
     return None

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, not_understood
 from proxy.fit.lore import Entry
-from proxy.model.api import Api
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Window
 from proxy.model.plan import Ladder, Mode
@@ -88,7 +87,7 @@ class Planner:
             learned = knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
             if learned is None:
                 return scanned
-            window = knowledge.window_now(scan.model, ladder, None, learned)
+            window = received.terms.on(knowledge.window_now(scan.model, ladder, None, learned))
             if not proves(scan, ladder, window):
                 return scanned
             ready = Scanned(plain, scan, NOTHING_ASKED, ladder, known.lore, tenant, learned)
@@ -216,7 +215,7 @@ class Planner:
         `NotUnderstood`."""
         scan, ladder, counted = scanned.scan, scanned.ladder, None
         assert ladder is not None
-        if (window := self._window_to_prove(received.api, scanned, ladder)) is not None:
+        if (window := self._window_to_prove(received, scanned, ladder)) is not None:
             if proves(scan, ladder, window):
                 counted = Counted(window, self.totals.known(received.api, scanned), proven=True)
                 return Planned(received, scanned.unchanged(received), scanned, counted)
@@ -253,14 +252,15 @@ class Planner:
         payload = await self.plans.pool.run(len(before) > HEAVY_BYTES, written, before)
         return planned if payload is before else replace(planned, payload=payload, refusing=True)
 
-    def _window_to_prove(self, api: Api, scanned: Scanned, ladder: Ladder) -> Window | None:
+    def _window_to_prove(self, received: Received, scanned: Scanned, ladder: Ladder) -> Window | None:
         """The window that the body's bytes are compared with; None if they prove nothing."""
         if scanned.scan.most is None or self.knowledge.families.find(scanned.scan.model).inline:
             return None  # an image inside a text may cost more than its bytes
         window = self.knowledge.window_now(scanned.scan.model, ladder, scanned.controls.window, scanned.learned)
-        if api.without_truncation is not None and window.source not in SERVED and not is_tiny(scanned.scan):
+        silent = received.api.without_truncation is not None
+        if silent and window.source not in SERVED and not is_tiny(scanned.scan):
             return None  # the server may have loaded a smaller one
-        return window
+        return received.terms.on(window)
 
 
 def compacting(ladder: Ladder) -> Ladder:

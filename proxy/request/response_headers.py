@@ -6,6 +6,7 @@ from proxy.config.upstreams import DEFAULT
 from proxy.model.limits import Window
 from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
+from proxy.model.terms import USUAL
 from proxy.request.stages import Planned, Scanned
 from proxy.tokens.meter import unit_of
 from proxy.tokens.truncation import truncated
@@ -16,6 +17,7 @@ OBSERVED = (b"x-plimsoll-mode", b"observe")
 REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
 UNPLANNED = "the request was sent as it came, unmeasured: {}"
+NOT_EFFECTIVE = "no cut reaches the effective window of {:,} tokens: the model's own counts"
 LEFT_OUT = "{:,} messages in the middle are left out and not counted: there are too many to be parsed"
 
 
@@ -53,6 +55,7 @@ def notices_of(planned: Planned) -> list[str]:
         *([UNKNOWN_STORED] if _is_uncounted(planned) else []),
         *([planned.unmoved[0]] if planned.unmoved[0] else []),
         *([REFUSING] if planned.refusing else []),
+        *_without_effect(planned),
         *(() if planned.descent is None else planned.descent.missing),
     ]
 
@@ -64,9 +67,19 @@ def _has_notices(planned: Planned) -> bool:
         return True
     if scanned is None:
         return False
+    if planned.received.terms is not USUAL and _without_effect(planned):
+        return True
     if scanned.controls is not NOTHING_ASKED or scanned.left_out or planned.unmoved[0] or planned.refusing:
         return True
     return _is_uncounted(planned)
+
+
+def _without_effect(planned: Planned) -> list[str]:
+    """A notice of an effective window that the request asks for and that its plan does not keep."""
+    plan, effective = planned.plan, planned.received.terms.effective
+    if plan is None or effective is None or plan.draft.prompt <= effective or not planned.received.may_change:
+        return []
+    return [NOT_EFFECTIVE.format(effective)]
 
 
 def _is_uncounted(planned: Planned) -> bool:

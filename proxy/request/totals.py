@@ -182,7 +182,7 @@ class TotalCounter:
             total = await self._count(marks, part, scan.new, learned)
         if marks is not None:
             await self.pool.run(heavy, self.prefixes.keep, api, scanned.plain, scan, marks)
-        return Counted(self.knowledge.window_now(scan.model, ladder, cap, learned), total)
+        return Counted(received.terms.on(self.knowledge.window_now(scan.model, ladder, cap, learned)), total)
 
     def known(self, api: Api, scanned: Scanned) -> Total | None:
         """The total of a short prompt that was counted before; None if it must be counted."""

@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
 from proxy.errors import bad_header
 from proxy.model.plan import Mode
@@ -24,7 +23,7 @@ class Controls(msgspec.Struct, frozen=True):
     """The values of a request's control headers; None or empty for those that it does not have.
 
     `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one. `usage`
-    is one of the `Terms`.
+    and `effective` are `Terms`.
     """
 
     mode: Mode | None = None
@@ -34,10 +33,13 @@ class Controls(msgspec.Struct, frozen=True):
     lorebooks: tuple[str, ...] = ()
     upstream: str | None = None
     usage: Reported | None = None
+    effective: int | None = None
 
     def terms(self, usual: Terms) -> Terms:
         """What holds for a request with these controls; `usual` is what holds without them."""
-        return usual if self.usage is None else replace(usual, usage=self.usage)
+        if self.usage is None and self.effective is None:
+            return usual
+        return Terms(self.usage or usual.usage, self.effective or usual.effective)
 
 
 NOTHING_ASKED = Controls()
@@ -56,11 +58,12 @@ def _read(values: Mapping[bytes, str]) -> Controls:
     return Controls(
         mode=_one_of(Mode, "x-plimsoll-mode", values.get(b"x-plimsoll-mode")),
         ladder=values.get(b"x-plimsoll-ladder") or None,
-        window=_tokens(values.get(b"x-plimsoll-window")),
+        window=_tokens("x-plimsoll-window", values.get(b"x-plimsoll-window")),
         pins=_pins(values.get(b"x-plimsoll-pin")),
         lorebooks=_names(values.get(b"x-plimsoll-lorebook")),
         upstream=values.get(UPSTREAM) or None,
         usage=_one_of(Reported, "x-plimsoll-usage", values.get(b"x-plimsoll-usage")),
+        effective=_tokens("x-plimsoll-effective", values.get(b"x-plimsoll-effective")),
     )
 
 
@@ -72,11 +75,11 @@ def _one_of(kind: type[T], name: str, value: str | None) -> T | None:
     return kind(value)
 
 
-def _tokens(value: str | None) -> int | None:
+def _tokens(name: str, value: str | None) -> int | None:
     if value is None:
         return None
     if not value.isdecimal() or not value.isascii() or not 0 < len(value) < 12 or int(value) < 1:
-        raise bad_header("x-plimsoll-window", "must be a number of tokens, at least 1")
+        raise bad_header(name, "must be a number of tokens, at least 1")
     return int(value)
 
 

@@ -209,3 +209,9 @@ def test_a_price_is_in_dollars_for_a_million_tokens() -> None:
 def test_a_wrong_price_is_a_problem(row: str, problem: str) -> None:
     sheet, problems = parsed(f'price = [{{ model = "m", {row} }}]')
     assert sheet.prices == () and len(problems) == 1 and problem in problems[0]
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1.5", '"64k"', "2000000000"])
+def test_an_effective_window_is_a_number_of_tokens(tmp_path: Path, value: str) -> None:
+    _, problems = parsed(f'[[window]]\nmodel = "m"\neffective = {value}', tmp_path)
+    assert len(problems) == 1 and problems[0].startswith("window 1 (m): ")

@@ -389,3 +389,12 @@ def test_W17_all_spellings_of_a_name_of_2026_give_one_window_that_is_known(
 
 def test_W17_a_reply_of_minimax_is_bounded_by_its_window_alone(shipped: Windows) -> None:
     assert shipped.find("MiniMax-M2").max_output is shipped.find("minimax/MiniMax-M2.5").max_output is None
+
+
+def test_a_row_may_wish_an_effective_window_and_leave_all_else_to_the_table() -> None:
+    windows = made('[[window]]\nmodel = "gpt-4o*"\neffective = 64000\n[[window]]\nmodel = "mystery"\neffective = 5\n')
+    found = windows.find("openai/gpt-4o-mini")
+    assert (found.tokens, found.effective, found.source) == (128_000, 64_000, "litellm")
+    assert windows.find("gpt-5").effective is None
+    unknown = windows.find("mystery")
+    assert (unknown.guessed, unknown.effective) == (True, 5)

@@ -92,3 +92,10 @@ def test_what_was_learned_of_other_windows_does_not_hold_where_one_is_requested(
     assert learned.where_requested(None) is learned
     assert learned.bounds and there.bounds and there.limits
     assert not NOTHING_LEARNED.limits and LearnedLimits(scale=1.1).limits and not LearnedLimits(scale=1.1).bounds
+
+
+def test_an_effective_window_bounds_the_prompt_alone() -> None:
+    window = Window(10_000, effective=2_000)
+    assert window.fits(2_000, 7_900, Margin(100)) and not window.fits(2_001, 1, Margin(100))
+    assert Window(10_000, 3_000, effective=2_000).most_input == 2_000 == Window(10_000, 2_000).most_input
+    assert Window(10_000).most_input is None

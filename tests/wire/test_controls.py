@@ -28,6 +28,8 @@ def test_what_a_client_asks_goes_before_what_holds_for_all() -> None:
     usual = Terms(Reported.ASKED)
     assert asked(window="5").terms(usual) is usual and asked(usage="asked").terms(Terms()) == usual
     assert asked(usage="sent").terms(usual) == Terms()
+    assert asked(effective="64000").terms(usual) == Terms(Reported.ASKED, 64_000)
+    assert asked(effective="7", usage="sent").terms(Terms(effective=9)) == Terms(effective=7)
 
 
 def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
@@ -42,6 +44,11 @@ def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
         ("mode", ""),
         ("usage", ""),
         ("usage", "both"),
+        ("effective", ""),
+        ("effective", "0"),
+        ("effective", "-1"),
+        ("effective", "64k"),
+        ("effective", "9" * 12),
         ("usage", "Asked"),
         ("window", "0"),
         ("window", "-5"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from proxy.fit.effective import fits_own
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 
@@ -27,10 +28,10 @@ def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     """The draft with a reply limit that fits.
 
-    Returns the same draft if not even the floor fits: then the prompt must shrink first; and where the reply does not
-    count against the window.
+    Returns the same draft if not even the floor fits: then the prompt must shrink first; where the reply does not count
+    against the window; and where the draft only exceeds an effective window, which is none of the reply's.
     """
-    if draft.reply is None or draft.window.separate:
+    if draft.reply is None or draft.window.separate or fits_own(draft):
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
@@ -47,7 +48,7 @@ def squeezed(draft: Draft) -> Draft:
     The limit first uses the margin, then falls below the floor (seed 001's third example). Returns the same draft if
     the prompt alone does not fit.
     """
-    if draft.reply is None or draft.window.separate or not draft.possible:
+    if draft.reply is None or draft.window.separate or not draft.possible or fits_own(draft):
         return draft
     asked = min(draft.reply, draft.window.max_output or draft.reply)
     reply = clamp(draft.window.tokens, draft.prompt, asked, draft.margin, min(asked, draft.floor))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from proxy.fit.effective import fits_own
 from proxy.fit.ends import cut_at_ends
 from proxy.fit.relevance.passages.excerpt import excerpt
 from proxy.fit.relevance.passages.texts import Span
@@ -48,7 +49,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     lowered to it: no text is cut to make room for a longer reply.
     """
     draft = draft.made()
-    if draft.excess > 0 and draft.reply is not None and draft.window.counted(draft.reply) > draft.held:
+    lowers = draft.excess > 0 and not fits_own(draft)
+    if lowers and draft.reply is not None and draft.window.counted(draft.reply) > draft.held:
         draft = replace(draft, reply=draft.held)
     if draft.apart:
         return _with(draft, [_alone(block, draft, facts, params) for block in draft.blocks])
