@@ -64,7 +64,9 @@ IMPURE = frozenset(
     | {"ssl", "subprocess", "time", "urllib", "uuid"}
 )
 # They hand it to proxy.config.settings; litellm reads some of its settings there when it is imported.
-MAY_READ_THE_ENVIRONMENT = frozenset({"proxy.cli.arguments", "proxy.cli.demo", "proxy.upstreams.litellm"})
+MAY_READ_THE_ENVIRONMENT = frozenset(
+    {"proxy.cli.arguments", "proxy.cli.demo", "proxy.cli.run", "proxy.upstreams.litellm"}
+)
 CLIENTS = frozenset(LIBRARIES) - {"msgspec", "xxhash"}
 
 

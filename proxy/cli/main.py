@@ -1,4 +1,4 @@
-"""The command line: plimsoll serve | page | inspect | replay | top | models | forget | check | demo | simulate.
+"""The command line: plimsoll serve | run | page | inspect | replay | top | models | forget | check | demo | simulate.
 
 Commands import what they need when they run, so that `plimsoll --help` starts quickly.
 """
@@ -46,6 +46,7 @@ from proxy.observe.recording.recording_files import problem_of
 AddParser = Callable[..., argparse.ArgumentParser]  # of `argparse`, for one command
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"
+GIVEN_BY_RUN = frozenset(("host", "port", "admin_host", "admin_port", "log", "workers"))  # what `run` decides itself
 # The settings that a plan depends on.
 PLAN_SETTINGS = ("rules", "ladder", "max_body", "llm_fallback_enabled", "llm_allowed_fallback_models")
 BUDGET_SETTINGS = ("context_total_token_limit", "context_recent_history_token_budget", "context_rag_token_budget")
@@ -89,7 +90,16 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"plimsoll {__version__}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for add_commands in (_add_serve, _add_inspect, _add_replay, _add_models, _add_running, _add_check, _add_trials):
+    for add_commands in (
+        _add_serve,
+        _add_run,
+        _add_inspect,
+        _add_replay,
+        _add_models,
+        _add_running,
+        _add_check,
+        _add_trials,
+    ):
         add_commands(commands.add_parser)
     top.names = tuple(commands.choices)
     return top
@@ -106,6 +116,14 @@ def _command(
 def _add_serve(add: AddParser) -> None:
     usage = "plimsoll serve [--flag VALUE ...]"
     add_settings(_command(add, serve, "serve", "serve as a reverse proxy", usage, EPILOG))
+
+
+def _add_run(add: AddParser) -> None:
+    usage = "plimsoll run [--page] [--flag VALUE ...] -- COMMAND [ARGUMENT ...]"
+    command = _command(add, run, "run", RUN_HELP, usage, EPILOG)
+    command.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the program, after --")
+    command.add_argument("--page", action="store_true", help="leave the page open when the program has ended")
+    add_settings(command, [s.field for s in SETTINGS if s.field not in GIVEN_BY_RUN])
 
 
 def _add_inspect(add: AddParser) -> None:
@@ -195,6 +213,7 @@ def _add_replay(add: AddParser) -> None:
     add_settings(command, (*(field for field in PLAN_SETTINGS if field != "ladder"), *BUDGET_SETTINGS))
 
 
+RUN_HELP = "run a program with a proxy before the APIs that it asks, such as: plimsoll run -- claude"
 REPLAY_HELP = "show what the proxy would have done with recorded requests, without sending them"
 REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
 NO_REQUEST = "Nothing to inspect: no API takes it: it has no messages, and no input or prompt of text."
@@ -234,6 +253,19 @@ def serve(arguments: argparse.Namespace) -> int:
         environ = partial(environment, arguments)
         remarks = (*unknown_variables(environ()), *empty_keys(arguments))
         return start(settings, remarks, folder, partial(all_settings_of, arguments), environ)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """`plimsoll run`: runs a program behind proxies of its own, and returns its exit code."""
+    from proxy.cli.run import run as run_program
+    from proxy.config.rules import load_rules
+
+    command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
+    if not command:
+        raise ConfigError("run needs a program, such as: plimsoll run -- claude")
+    settings = settings_of(arguments)
+    given = {s.name: text for s in SETTINGS if (text := getattr(arguments, s.field, None)) is not None}
+    return run_program(command, settings, load_rules(settings.rules).clients, given, arguments.page)
 
 
 def _folder() -> TemporaryDirectory[str]:

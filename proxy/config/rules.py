@@ -17,9 +17,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config import counters, key_checks, tools
+from proxy.config import clients, counters, key_checks, tools
 from proxy.config.callers import FILE as CALLERS
 from proxy.config.callers import parse_callers
+from proxy.config.clients import Clients
 from proxy.config.families import merge_families, parse_families
 from proxy.config.key_checks import KeyCheck
 from proxy.config.ladders import (
@@ -50,7 +51,7 @@ SUMMARY = "summary.txt"
 FILES = frozenset(
     {
         *("ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE),
-        *(UPSTREAMS, counters.FILE, key_checks.FILE, SUMMARY),
+        *(UPSTREAMS, counters.FILE, key_checks.FILE, clients.FILE, SUMMARY),
     }
 )
 SUFFIX = ".toml"
@@ -75,6 +76,7 @@ class Rules:
     upstreams: tuple[UpstreamRow, ...] = ()
     counters: tuple[Counter, ...] = ()
     key_checks: tuple[KeyCheck, ...] = ()
+    clients: Clients = field(default_factory=Clients)
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -201,6 +203,7 @@ def read_rules(
         upstreams=_upstreams(reader),
         counters=_counters(reader),
         key_checks=_key_checks(reader),
+        clients=_clients(reader),
     )
     return rules, reader.problems
 
@@ -335,6 +338,16 @@ def _key_checks(reader: RulesReader) -> tuple[KeyCheck, ...]:
         rows, problems = key_checks.parse_key_checks(reader.toml(layer, key_checks.FILE))
         reader.report(layer, key_checks.FILE, problems)
         found = key_checks.merged(found, rows)
+    return found
+
+
+def _clients(reader: RulesReader) -> Clients:
+    found = Clients()
+    for layer in reader.layers:
+        rows, problems = clients.parse_clients(reader.toml(layer, clients.FILE))
+        reader.report(layer, clients.FILE, problems)
+        found = clients.merged(found, rows)
+    reader.report(reader.top(clients.FILE) or reader.layers[-1], clients.FILE, clients.unknown_apis(found))
     return found
 
 
