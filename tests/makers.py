@@ -58,6 +58,11 @@ class WordMeter:
     def with_media(self, rate: float, allowance: int = 0) -> Meter:
         return self
 
+    def with_fields(self, fields: Mapping[str, bytes]) -> Meter:
+        """Tools cost a token for four characters of their compact JSON."""
+        tools = sum(len(json.dumps(json.loads(raw), separators=(",", ":"))) // 4 for raw in fields.values())
+        return replace(self, fixed={**self.fixed, "tools": tools})
+
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None
 

@@ -14,14 +14,16 @@ WHY = "its reasoning is bound to what was cut"
 
 
 def unbound(before: Draft, after: Draft) -> Draft:
-    """The draft `after` without the reasoning behind the first message that is not as the client sent it.
+    """The draft `after` without the reasoning behind the first message that is not as the client sent it; without any
+    where a tool is not.
 
     "One mismatch invalidates that block and every later one" (Anthropic, preserved thinking). Returns `after` itself if
     its model does not bind reasoning, or if nothing changed.
     """
-    if not after.window.binds or after.blocks is before.blocks:
+    tools = after.definitions.changed
+    if not after.window.binds or (after.blocks is before.blocks and not tools):
         return after
-    kept = _unchanged(before, after)
+    kept = 0 if tools else _unchanged(before, after)
     blocks, drops = [], []
     for block in after.blocks:
         place, kept = kept, kept - len(block.messages)

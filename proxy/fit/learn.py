@@ -275,8 +275,8 @@ def _over(sent: Draft, true: int | None, limit: int) -> bool:
 
 
 def _was_changed(sent: Draft) -> bool:
-    """Whether a message is not as the client sent it, or is missing."""
-    return bool(sent.drops) or any(message.why for message in sent.messages)
+    """Whether a tool or a message is not as the client sent it, or a message is missing."""
+    return sent.definitions.changed or bool(sent.drops) or any(message.why for message in sent.messages)
 
 
 def _reply(sent: Draft) -> int:

@@ -124,7 +124,11 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
 def _is_uncut(first: Draft, after: Draft) -> bool:
     """Whether a draft for another model has all that the client sent."""
     reply = first.reply if first.reply is None else min(first.reply, after.window.max_output or first.reply)
-    return after.reply == reply and [m.raw for m in after.messages] == [m.raw for m in first.messages]
+    return (
+        not after.definitions.changed
+        and after.reply == reply
+        and [m.raw for m in after.messages] == [m.raw for m in first.messages]
+    )
 
 
 @dataclass(slots=True)
@@ -203,6 +207,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         texts=prompt.form.texts,
         apart=prompt.form.apart,
         tools=prompt.tools,
+        definitions=prompt.definitions,
     )
 
 

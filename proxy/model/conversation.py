@@ -12,6 +12,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
+from proxy.model.definitions import NO_DEFINITIONS, Definitions
+
 CHAT = "chat"  # the name of the Chat Completions API
 ToolArguments = Mapping[str, tuple[str, ...]]  # the names of the arguments of each tool, by the name of the tool
 NO_ID = ("",)  # what a result answers that names no call: before tools, a result followed its call at once
@@ -330,7 +332,7 @@ class Prompt(msgspec.Struct, frozen=True):
     asks for does not matter: they share the prompt, but each has the window to itself. `api` is the name of its API,
     which decides how its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so
     nothing is cut before it refuses. `placed`: the path of the request names its model. `tools` returns the arguments
-    of its tools, which are read when somebody asks.
+    of its tools, and `definitions` the tools themselves; both are read when somebody asks.
     """
 
     model: str
@@ -347,6 +349,7 @@ class Prompt(msgspec.Struct, frozen=True):
     form: Form = CONVERSATION
     placed: bool = False
     tools: Callable[[], ToolArguments] = no_tools
+    definitions: Definitions = NO_DEFINITIONS
 
     @property
     def opaque(self) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 from proxy.model.claims import Claims
 from proxy.model.conventions import NO_CONVENTIONS, Conventions
 from proxy.model.conversation import Block, Kind, Message, Prompt, ToolArguments, no_tools
+from proxy.model.definitions import NO_DEFINITIONS, Definitions
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
     DEFAULT_RESERVE,
@@ -101,9 +102,10 @@ class Draft:
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
-    indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`: see `Prompt`.
-    `rounding`: what the upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the
-    window is compared with, which is the longest message where the messages are `apart`.
+    indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`, `definitions`: see
+    `Prompt`; the meter counts these definitions. `rounding`: what the upstream's own count of the prompt has more than
+    the counts of its parts. `prompt`: what the window is compared with, which is the longest message where the messages
+    are `apart`.
     """
 
     model: str
@@ -122,6 +124,7 @@ class Draft:
     apart: bool = False
     rounding: int = 0
     tools: Callable[[], ToolArguments] = no_tools
+    definitions: Definitions = NO_DEFINITIONS
 
     @property
     def billed(self) -> int:
@@ -209,6 +212,11 @@ class Draft:
         """The draft with other blocks; its prompt follows from their tokens."""
         prompt = self.fixed + compared([b.tokens for b in blocks], self.apart)
         return replace(self, blocks=tuple(blocks), prompt=prompt, drops=(*self.drops, *drops))
+
+    def with_definitions(self, definitions: Definitions) -> Draft:
+        """The draft with other tools; its prompt follows from what they cost."""
+        meter = self.meter.with_fields(definitions.fields)
+        return replace(self, meter=meter, definitions=definitions).with_blocks(self.blocks)
 
     def made(self) -> Draft:
         """The draft with every deferred block made. Needed before messages are read or counted exactly."""

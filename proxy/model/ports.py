@@ -66,6 +66,9 @@ class Meter(Protocol):
         """A meter that counts a part of unknown cost as `rate` times its usual cost, with a margin that is `allowance`
         tokens wider."""
 
+    def with_fields(self, fields: Mapping[str, bytes]) -> Meter:
+        """A meter of the same request with other values (raw JSON) of these fields besides the messages."""
+
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         """None if the block's cost is cached; else its cache key, and the bytes that the cost depends on (for a keyed
         hash that may leave the process)."""

@@ -340,6 +340,10 @@ class RequestMeter:
         """A meter that counts a part of unknown cost as `rate` times its usual cost, with a wider margin."""
         return replace(self, rate=rate, allowance=allowance)
 
+    def with_fields(self, fields: Mapping[str, bytes]) -> Meter:
+        """A meter of the same request with other values of these fields."""
+        return replace(self, prompt=replace(self.prompt, head={**self.prompt.head, **fields}))
+
     def _counted(self, messages: Sequence[Message]) -> tuple[int, ...]:
         if any(len(message.raw) > oversized_json.OUTSIZE for message in messages):
             return self._counted_in_pieces(messages)

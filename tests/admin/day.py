@@ -121,10 +121,7 @@ SCHEMA = {"type": "object", "properties": {"day": {"type": "integer"}}, "require
 CHAT_TOOLS = [{"type": "function", "function": {"name": "read_log", "description": "Reads.", "parameters": SCHEMA}}]
 RESPONSES_TOOLS = [{"type": "function", "name": "read_log", "description": "Reads.", "parameters": SCHEMA}]
 MESSAGES_TOOLS = [{"name": "read_log", "description": "Reads.", "input_schema": SCHEMA}]
-MANY_TOOLS = [
-    {"type": "function", "function": {"name": f"tool_{i}", "description": "It does this and that. " * 60}}
-    for i in range(30)
-]
+MANY_TOOLS = [{"type": "function", "function": {"name": f"that_does_whatever_it_is_for_{i}"}} for i in range(900)]
 
 
 def chat(messages: Sequence[Any], model: str = "gpt-4", **fields: Any) -> dict[str, Any]:

@@ -222,7 +222,7 @@ def test_a_broken_lorebook_is_found_by_check(capsys: pytest.CaptureFixture[str],
 
 
 def test_what_nothing_makes_fit_is_exit_code_1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    tools = [{"type": "function", "function": {"name": f"t{i}", "description": words(300)}} for i in range(60)]
+    tools = [{"type": "function", "function": {"name": f"that_does_whatever_it_is_for_{i}"}} for i in range(900)]
     (tmp_path / "unfit.json").write_bytes(body([user("hi")], "gpt-4", tools=tools))
     code, out, _ = ended(capsys, "inspect", str(tmp_path / "unfit.json"))
     assert code == 1

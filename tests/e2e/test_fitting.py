@@ -490,12 +490,10 @@ def test_a_conversation_stays_with_the_model_that_it_was_switched_to() -> None:
 # What cannot fit.
 
 
-def huge_tools(count: int = 60) -> list[dict[str, Any]]:
-    """Tools whose descriptions alone fill a window of 8,192."""
-    return [
-        {"type": "function", "function": {"name": f"tool_{i}", "description": sentence(i, 150), "parameters": {}}}
-        for i in range(count)
-    ]
+def huge_tools(count: int = 900) -> list[dict[str, Any]]:
+    """Tools whose names alone fill a window of 8,192."""
+    names = [f"that_does_whatever_it_is_for_{i}" for i in range(count)]
+    return [{"type": "function", "function": {"name": name, "parameters": {}}} for name in names]
 
 
 def test_what_cannot_fit_is_refused_with_the_figures_and_what_takes_the_room() -> None:

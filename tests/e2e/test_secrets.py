@@ -31,7 +31,8 @@ OURS = {"PLIMSOLL_API_KEY": KEYS["ours"], "PLIMSOLL_SECRET": KEYS["secret"]}
 SAID = [{"role": "user", "content": f"{PROMPT} " + sentence(i)} for i in range(400)]
 LONG = body(SAID, max_tokens=500, user=PROMPT)
 SHORT = body(SAID[:1], "gpt-4o")
-TOOLS = [{"type": "function", "function": {"name": PROMPT, "description": f"{PROMPT} " * 9_000, "parameters": {}}}]
+ENUM = {"type": "object", "properties": {"place": {"enum": [f"{PROMPT} " * 9_000]}}}  # no step shortens it
+TOOLS = [{"type": "function", "function": {"name": PROMPT, "description": PROMPT, "parameters": ENUM}}]
 ECHO = b'{"error":{"message":"context length exceeded by canary-prompt-1618","code":"context_length_exceeded"}}'
 
 Scene = Callable[[Running], Awaitable[None]]

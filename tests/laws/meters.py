@@ -62,6 +62,9 @@ class CharMeter:
     def with_media(self, rate: float, allowance: int = 0) -> Meter:
         return self
 
+    def with_fields(self, fields: Mapping[str, bytes]) -> Meter:
+        return self
+
     def pending(self, messages: Sequence[Message]) -> tuple[bytes, bytes] | None:
         return None
 

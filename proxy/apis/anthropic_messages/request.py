@@ -33,6 +33,7 @@ from proxy.wire.body import (
 )
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 from proxy.wire.tool_arguments import DeclaredArguments
+from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/messages"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1
@@ -117,6 +118,7 @@ def parse(
         stored=_stored(fields, b"" if plain else body),
         managed=_is_managed(fields),
         tools=DeclaredArguments((fields.get("tools", b""),), "input_schema"),
+        definitions=declared(fields, ("tools",), "input_schema", types=(None, "custom"), choices=("tool_choice",)),
     )
 
 
@@ -214,6 +216,8 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         if SYSTEM in prompt.head and sent[0].kind is Kind.INSTRUCTION:
             changed[SYSTEM] = sent.pop(0).raw
         changed[MESSAGES] = b"[" + b",".join([m.raw for m in sent]) + b"]"
+    if draft.definitions.changed:
+        changed |= draft.definitions.fields
     return object_of((key, changed.get(key, raw)) for key, raw in head.items())
 
 

@@ -33,6 +33,7 @@ from proxy.wire.ollama.options import LIMIT_FIELD, OWN, rendered, reply_limit
 from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.scan import NotUnderstood, reason
 from proxy.wire.tool_arguments import DeclaredArguments
+from proxy.wire.tool_definitions import declared
 
 PATH = "/api/chat"
 
@@ -91,14 +92,16 @@ def parse(
         costs=Costs.of(images),
         api=API_NAME,
         tools=DeclaredArguments((fields.get("tools", b""),), "parameters", "function"),
+        definitions=declared(fields, ("tools",), "parameters", ("function",)),
     )
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
     """The JSON to send; see `proxy.wire.ollama.options.rendered`."""
-    if plan.draft.blocks is plan.before.blocks:
-        return rendered(prompt, plan, {})
-    return rendered(prompt, plan, {MESSAGES: b"[" + b",".join([m.raw for m in plan.draft.messages]) + b"]"})
+    changed = dict(plan.draft.definitions.fields) if plan.draft.definitions.changed else {}
+    if plan.draft.blocks is not plan.before.blocks:
+        changed[MESSAGES] = b"[" + b",".join([m.raw for m in plan.draft.messages]) + b"]"
+    return rendered(prompt, plan, changed)
 
 
 def without_extension(body: bytes) -> tuple[bytes, frozenset[int]]:

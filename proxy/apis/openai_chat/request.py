@@ -32,6 +32,7 @@ from proxy.wire.body import (
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NotUnderstood, check_count, reason, token_limit
 from proxy.wire.tool_arguments import DeclaredArguments
+from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/chat/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -43,6 +44,7 @@ NEEDS = (("vision", b'"image_url"'), ("audio", b'"input_audio"'))
 BINDING = (b'"file_id"', b'"audio"')  # files and recorded speech that the upstream has stored
 STREAMING = ("stream", "stream_options")
 SCHEMAS = ("tools", "functions")
+CHOICES = ("tool_choice", "function_call")
 SEARCHED = 1024  # bytes of a message from which on it is remembered whether it may have parts of unknown cost
 OPAQUE: Bounded[tuple[int, int], bool] = Bounded(20_000)  # by hash and length of a message
 
@@ -116,6 +118,7 @@ def parse(
         costs=Costs.of(opaque),
         stored=BOUND if any(oversized_json.find(searched, mark) >= 0 for mark in BINDING) else NOT_STORED,
         tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
+        definitions=declared(fields, SCHEMAS, "parameters", ("function", "custom"), choices=CHOICES),
     )
 
 
@@ -233,6 +236,8 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
     if draft.blocks is not plan.before.blocks:
         sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content",))
         changed["messages"] = b"[" + b",".join(m.raw for m in sent) + b"]"
+    if draft.definitions.changed:
+        changed |= draft.definitions.fields
     fields = {key: changed.get(key, raw) for key, raw in prompt.head.items()}
     if draft.model != prompt.model and draft.window.limit_field is not None:
         fields = _in_field(fields, draft.window.limit_field)

@@ -53,6 +53,7 @@ from proxy.wire.body import (
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
 from proxy.wire.tool_arguments import DeclaredArguments
+from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/responses"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -133,6 +134,7 @@ def parse(
         costs=Costs.of(opaque, sealed),
         api=NAME,
         tools=DeclaredArguments((fields.get("tools", b""),), "parameters"),
+        definitions=declared(fields, ("tools",), "parameters", types=("function", "custom"), choices=("tool_choice",)),
     )
 
 
@@ -174,6 +176,8 @@ def render(prompt: Prompt, plan: Plan) -> bytes:
         sent = with_breakpoints(plan.before.messages, list(draft.messages), ("content", "output"))
         changed |= {m.role: m.raw for m in sent if m.role == INSTRUCTIONS}
         changed[INPUT] = b"[" + b",".join(m.raw for m in sent if m.role != INSTRUCTIONS) + b"]"
+    if draft.definitions.changed:
+        changed |= draft.definitions.fields
     return object_of((key, changed.get(key, raw)) for key, raw in prompt.head.items())
 
 

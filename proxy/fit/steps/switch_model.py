@@ -63,6 +63,8 @@ def able(candidate: CandidateModel, draft: Draft) -> bool:
 def move(draft: Draft, candidate: CandidateModel) -> Draft:
     """The same request for another model, counted by its meter. The reply limit is at most the model's `max_output`."""
     meter = candidate.meter()
+    if draft.definitions.changed:
+        meter = meter.with_fields(draft.definitions.fields)
     reply = draft.reply if draft.reply is None else min(draft.reply, candidate.window.max_output or draft.reply)
     moved = dataclasses.replace(
         draft, model=candidate.model, window=candidate.window, meter=meter, reply=reply, rounding=0
