@@ -84,7 +84,7 @@ def own_paths(services: Services) -> dict[str, Asgi]:
 
     async def scrape(scope: Scope, receive: Receive, send: Send) -> None:
         accept = b",".join(value for name, value in scope["headers"] if name == b"accept").decode("latin-1")
-        kind, body = services.metrics.scrape(accept)
+        kind, body = await services.metrics.scrape(accept)
         await Plain(lambda state: (200, kind, body))(scope, receive, send)
 
     def inspecting(api: Api, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -24,17 +24,14 @@ from proxy.config.settings import SETTINGS, Settings
 from proxy.config.upstream_prices import upstream_prices
 from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
-from proxy.fit.alternation import NAME as ALTERNATION
-from proxy.fit.split_inputs import NAME as SPLIT
 from proxy.http.memory_budget import Budget
 from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.observe.log import event, make_access_log
-from proxy.observe.metrics.aggregation import Known
 from proxy.observe.metrics.exposition import Metrics, model_label
 from proxy.observe.metrics.gen_ai import GenAi
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from proxy.observe.metrics.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
 from proxy.observe.recording.recorder import Recorder
@@ -239,7 +236,7 @@ class Services:
         knowledge.keys.use_rows(rules.key_checks)
         providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
         serving = self._serving(rules, senders, knowledge, providers)
-        labels, names = _known_labels(rules), _provider_names(self.first, rules)
+        names = _provider_names(self.first, rules)
         self.dropped.add(self.routes, serving.routes)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
@@ -248,7 +245,7 @@ class Services:
         self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter)
         self._use(serving)
         prices = upstream_prices(windows, self.first.upstream, rules.upstreams)
-        self.metrics.use_rules(partial(model_label, windows), labels, prices, names)
+        self.metrics.use_rules(partial(model_label, windows), prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
 
@@ -276,13 +273,13 @@ class Services:
             folder=folder,
             reloads=self.reloader,
             endpoints=[api.name for api in apis()],
-            known=_known_labels(self.rules),
             traces=None if self.traces is None else self.traces.exporter,
             prices=upstream_prices(windows, self.first.upstream, self.rules.upstreams),
             build=BuildFacts(__version__, platform.python_version(), version_of_data(), windows.newest_at),
             by_caller=self.first.caller_header is not None,
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
             recording=self.recorder,
+            folded=lambda label: event("there are too many of a label of metrics: further ones are other", label=label),
         )
 
     def _adopt_keys(self, settings: Settings) -> None:
@@ -384,13 +381,6 @@ def _provider_names(settings: Settings, rules: Rules) -> dict[str, str]:
     default = upstream_server(settings.upstream).provider
     named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in rules.upstreams}
     return {"": default, DEFAULT: default, **named}
-
-
-def _known_labels(rules: Rules) -> Known:
-    """Values of the labels of metrics that the rules decide: steps, and rules of refusals."""
-    steps = {ladder_step.step for ladder in rules.ladders.values() for ladder_step in ladder.steps}
-    refusals = [(rule.name, healed) for rule in rules.refusals.refusals for healed in ("true", "false")]
-    return {("step",): [(step,) for step in sorted({*steps, ALTERNATION, SPLIT})], ("rule", "healed"): refusals}
 
 
 def _table_name(windows: Windows, model: str) -> str:

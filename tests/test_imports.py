@@ -44,7 +44,6 @@ NOT_YET: Mapping[str, frozenset[str]] = {}
 LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httpx": ("proxy.upstreams.upstream",),
     "redis": ("proxy.cache.redis",),
-    "prometheus_client": ("proxy.observe.metrics.exposition",),
     "starlette": ("proxy.app",),
     "tiktoken": ("proxy.tokens.encodings",),
     "tokenizers": ("proxy.tokens.encodings",),

@@ -36,6 +36,7 @@ UNTESTED: Mapping[str, tuple[str, str]] = {
     "model/ports.py": ("tokens/test_meter.py", "protocols: they execute nothing"),
     "model/server.py": ("config/test_models_list.py", "values of functions, which each server's facts fill"),
     "model/trace.py": ("observe/tracing/test_spans.py", "values without a method"),
+    "observe/metrics/groups.py": ("observe/metrics/test_aggregation.py", "values, which the aggregation makes"),
     "observe/recording/recorded_lines.py": ("observe/recording/test_recorder.py", "lines are read back from files"),
     "replay/recorded.py": ("replay/test_files.py", "values that readers make"),
     "request/attempts.py": ("request/test_gateway.py", "a stage of one request"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 
 from proxy.config.settings import BODIES, Settings
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from proxy.observe.recording.recorded_bodies import Headers
 from proxy.observe.recording.recorded_lines import named
 from proxy.observe.recording.recorder import Recorder, Sender

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.observe.metrics.exposition import Metrics
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from proxy.request.bugs import report_bug
 from proxy.request.context import RequestContext
 from proxy.request.observers import Ended, Observer

@@ -17,7 +17,7 @@ from proxy.app import create_admin, create_app
 from proxy.config.settings import read_settings
 from proxy.http.server.serve import Config, Server
 from proxy.model.outcome import Outcome
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from proxy.services import build
 from proxy.simulator.app import SimulatorConfig
 from tests.e2e.services import KEY, PATH, TOO_MUCH, before_simulator, body, error, ours, plimsoll, talk

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import parser
 
 from proxy.cli import demo
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from tests.e2e.world import World, eventually, world
 from tests.observe.metrics.test_exposition import strict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from proxy.config.settings import read_settings
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from proxy.request.recorders import ModelNames, Senders, make_recorder
 from proxy.tokens.families import BUILT_IN
 from proxy.wire.headers import QUERY

@@ -2,90 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 
 from proxy.fit.money import PricesOf
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
-from proxy.observe.metrics.buffers import HistogramBuffer, Labels
+from proxy.observe.metrics.buffers import HistogramBuffer
 from proxy.observe.metrics.costs import Costs, no_prices
 from proxy.observe.metrics.gen_ai import GenAi
-from proxy.observe.metrics.outcome_metrics import BASE, CALLER, KEY, METRICS, OTHER, Group, Key, eventful
+from proxy.observe.metrics.groups import KEY, OTHER, Base, Group, Key
+from proxy.observe.metrics.outcome_metrics import METRICS, eventful
 from proxy.observe.metrics.series import Series
+from proxy.observe.metrics.shared_labels import SharedLabels
 
-MAX_MODEL_LABELS = 100  # tables contain thousands of models, and clients choose among them
-MAX_BASES = 200  # sets of values of `BASE` that are told apart: each has some hundred series
+# Of all workers together. A pair of endpoint and model has a hundred series, one with a caller sixteen; all together
+# are a scrape of at most 1 MB (tests.bench.scrape).
+MAX_PAIRS = 48
+MAX_WITH_CALLER = 160  # sets of endpoint, model and caller
+MAX_CALLERS = 100  # sets of endpoint and caller, for what is left of their models
+PAIR, WITH_CALLER, OF_CALLER = "pair", "with caller", "caller"
 LABEL_CACHE_SIZE = 1_000  # entries: names as clients write them
 
 LabelOf = Callable[[str], str]
-Known = Mapping[Labels, Sequence[Labels]]  # values that start at 0, by the names of a row's labels
-NONE_KNOWN: Known = MappingProxyType({})
+Folded = Callable[[str], None]  # is called once for each label that becomes `other`
 
 
-@dataclass(slots=True)
-class ModelLabels:
-    """The labels of models, a bounded number: `label` returns that of a name as a client wrote it."""
-
-    label: LabelOf
-    _found: Bounded[str, str] = field(default_factory=lambda: Bounded(LABEL_CACHE_SIZE))
-    _models: set[str] = field(default_factory=set)
-
-    def of(self, model: str) -> str:
-        """The label of a model: `other` if no table contains it, or if there are `MAX_MODEL_LABELS` labels already."""
-        label = self._found.get(model)
-        if label is None:
-            label = self.label(model)
-            if label not in self._models and len(self._models) >= MAX_MODEL_LABELS:
-                label = OTHER
-            self._models.add(label)
-            self._found.put(model, label)
-        return label
-
-    def relabelled(self, label: LabelOf) -> ModelLabels:
-        """The labels by another function; those that there are count towards the bound."""
-        return ModelLabels(label, _models=self._models)
+def unnoticed(label: str) -> None:
+    """Does nothing: the default of `Folded` parameters."""
 
 
 class Aggregator:
     """The values of all rows of `METRICS`.
 
     `label` returns the label of a model's name, `prices` its prices. Rows of each of `endpoints` (names of APIs) start
-    at 0. `by_caller`: the label `CALLER` follows those of `BASE`. `gen_ai`: a second family of metrics.
+    at 0 where an alert reads them. `by_caller`: rows that keep something have the label `CALLER`. `gen_ai`: a second
+    family of metrics. `folded` is called by one of all workers once there are too many models, or callers of models.
+    Must be created before the workers are forked: they agree on what is told apart.
     """
 
     def __init__(
         self,
         label: LabelOf,
         endpoints: Iterable[str] = (),
-        known: Known = NONE_KNOWN,
         prices: PricesOf = no_prices,
         by_caller: bool = False,
         gen_ai: GenAi | None = None,
+        folded: Folded = unnoticed,
     ) -> None:
-        self.models = ModelLabels(label)
-        self.base_labels = (*BASE, CALLER) if by_caller else BASE
-        self.exemplars = False  # whether outcomes with a trace become exemplars
+        self._label = label
+        self._labels: Bounded[str, str] = Bounded(LABEL_CACHE_SIZE)
+        self._shared = SharedLabels()
         self._by_caller = by_caller
+        self._folded, self._reported = folded, {""}
+        self.exemplars = False  # whether outcomes with a trace become exemplars
         self.costs = Costs(prices)
-        self._rows = [Series.of(metric, known.get(metric.labels, ())) for metric in METRICS]
+        self._rows = [Series.of(metric) for metric in METRICS]
         self.gen_ai = gen_ai
         self.series = [*self._rows, *self.costs.series.values(), *(gen_ai.series.values() if gen_ai else ())]
-        self._bases: set[Labels] = set()
-        caller = (OTHER,) if by_caller else ()
-        bases = [(endpoint, OTHER, *caller) for endpoint in endpoints]
-        for base in [*bases, *((endpoint, "", *caller) for endpoint in sorted(UNFITTED))]:
-            self._bases.add(base)
-            for one in self.series:
-                one.begin(base if one.metric.base else ())
+        for endpoint in [*endpoints, *sorted(UNFITTED)]:
+            pair = endpoint, "" if endpoint in UNFITTED else OTHER
+            whole = (*pair, OTHER) if by_caller else pair
+            for one in self._rows:
+                one.begin(() if not one.metric.base else whole if one.metric.keeps else pair)
 
-    def use_rules(self, label: LabelOf, known: Known, prices: PricesOf) -> None:
-        """Labels and prices further outcomes by other rules; `known` are values that start at 0 then."""
-        self.models = self.models.relabelled(label)
-        self.costs.prices = prices
-        for one in self._rows:
-            one.know(known.get(one.metric.labels, ()))
+    def use_rules(self, label: LabelOf, prices: PricesOf) -> None:
+        """Labels and prices further outcomes by other rules."""
+        self._label, self.costs.prices = label, prices
+        self._labels.clear()
+
+    def label(self, model: str) -> str:
+        """The label of a model: `other` if no table contains it."""
+        label = self._labels.get(model)
+        return self._labels.put(model, self._label(model)) if label is None else label
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Adds outcomes."""
@@ -107,17 +95,32 @@ class Aggregator:
 
     def _group(self, key: Key) -> Group:
         asked = self._base(key, key.model)
+        if asked.folded not in self._reported:
+            self._reported.add(asked.folded)
+            if self._shared.is_first(f"folded {asked.folded}"):
+                self._folded(asked.folded)
         return Group(key, asked, self._base(key, key.model_sent) if key.model_sent not in ("", key.model) else asked)
 
-    def _base(self, key: Key, model: str) -> Labels:
-        """The values of `BASE` (and `CALLER`). Model and caller are `other` if there are `MAX_BASES` already."""
-        unfitted = key.endpoint in UNFITTED
-        caller = (key.caller or OTHER,) if self._by_caller else ()
-        base = (key.endpoint, "" if unfitted else self.models.of(model), *caller)
-        if base not in self._bases and len(self._bases) >= MAX_BASES:
-            base = (key.endpoint, "" if unfitted else OTHER, *((OTHER,) if caller else ()))
-        self._bases.add(base)
-        return base
+    def _base(self, key: Key, model: str) -> Base:
+        """The first labels for a model. It is `other` if there are `MAX_PAIRS` already."""
+        endpoint, folded = key.endpoint, ""
+        label = "" if endpoint in UNFITTED else self.label(model)
+        if label not in ("", OTHER) and not self._shared.admit(PAIR, (endpoint, label), MAX_PAIRS):
+            label, folded = OTHER, "model"
+        pair = endpoint, label
+        if not self._by_caller:
+            return Base(pair, pair, pair, folded)
+        whole = (*pair, key.caller or OTHER)
+        if whole[2] == OTHER or self._admits(whole):
+            return Base(pair, whole, whole, folded)
+        rest = endpoint, label and OTHER, whole[2]
+        return Base(pair, (*pair, OTHER), rest if self._admits(rest) else (*rest[:2], OTHER), folded or "caller")
+
+    def _admits(self, whole: tuple[str, str, str]) -> bool:
+        """Whether an endpoint, model and caller are told apart."""
+        if whole[1] in ("", OTHER):
+            return self._shared.admit(OF_CALLER, whole, MAX_CALLERS)
+        return self._shared.admit(WITH_CALLER, whole, MAX_WITH_CALLER)
 
 
 def _mark(series: Series, group: Group, traced: Iterable[Outcome]) -> None:
@@ -137,7 +140,7 @@ def _add(series: Series, group: Group, outcomes: Sequence[Outcome], events: Sequ
     metric, add = series.metric, series.buffer.add
     if not metric.selects(group):
         return
-    base = group.sent if metric.base == "sent" else group.asked if metric.base else ()
+    base = metric.base_of(group)
     if base not in series.begun:
         series.begin(base)
     if metric.samples is not None:

@@ -18,15 +18,15 @@ from proxy.fit.money import (
     prices_for,
     used,
 )
-from proxy.model.outcome import FIRST, KEPT, MOVED, UNFITTED, Outcome, Usage
+from proxy.model.outcome import MOVED, UNFITTED, Outcome, Usage
 from proxy.observe.metrics.buffers import Labels
-from proxy.observe.metrics.outcome_metrics import OTHER, Group, Metric
+from proxy.observe.metrics.groups import OTHER, Group
+from proxy.observe.metrics.outcome_metrics import Metric
 from proxy.observe.metrics.series import Series
 
 CACHE_ERRORS = (-0.5, -0.25, -0.1, -0.05, -0.01, 0.01, 0.05, 0.1, 0.25, 0.5)
 ACCEPTED, TOO_LONG = "accepted", "too_long"
 KINDS = ("input", "output", "cache_read", "cache_write")
-ORIGINALS = ((ACCEPTED,), (TOO_LONG,))
 REPORTED, USAGE, COUNT, PARTIAL, UNPRICED = BASES = ("reported", "usage", "count", "partial", "unpriced")
 
 
@@ -39,7 +39,6 @@ CUTS = Metric(
     "plimsoll_cuts_total",
     "Cut requests by what became of the prefix that was sent before: first (nothing was), kept, or moved.",
     ("prefix",),
-    known=((FIRST,), (KEPT,), (MOVED,)),
 )
 REPEATED = Metric(
     "plimsoll_repeated_prefix_tokens_total",
@@ -55,29 +54,31 @@ CACHE_ERROR = Metric(
 ASKED = Metric(
     "plimsoll_cost_asked_usd_total",
     "Cost of answered requests if the originals had been sent, without the prompt cache; only originals that fit.",
+    keeps="caller",
 )
 ASKED_NET = Metric(
     "plimsoll_cost_asked_net_usd_total",
     "Cost of answered requests if the originals had been sent, net of the prompt cache; only originals that fit.",
+    keeps="caller",
 )
 SENT = Metric(
     "plimsoll_cost_sent_usd_total",
     "Cost of answered requests as they were sent, without the prompt cache.",
     ("original",),
-    known=ORIGINALS,
+    keeps="caller",
 )
 SENT_NET = Metric(
     "plimsoll_cost_sent_net_usd_total",
     "Cost of answered requests as they were sent, net of the prompt cache.",
     ("original",),
-    known=ORIGINALS,
+    keeps="caller",
 )
 PRICED = Metric(
     "plimsoll_priced_requests_total",
     "Requests by the basis of their cost: reported by the upstream, its usage, our count (without the reply), partial "
     "(the answer broke off: the prompt, and an estimate of what came of the reply), or unpriced.",
     ("basis",),
-    known=tuple((basis,) for basis in BASES),
+    keeps="caller",
 )
 PRICE = Metric(
     "plimsoll_token_price_usd",
@@ -110,25 +111,16 @@ class Costs:
     series: dict[str, Series] = field(default_factory=lambda: {m.name: Series.of(m) for m in COST_METRICS})
     _trust: dict[Labels, Trust] = field(default_factory=dict)
 
-    def begin(self, base: Labels) -> None:
-        """Starts the counters of a base at 0, once."""
-        for one in self.series.values():
-            if one.metric.base:
-                one.begin(base)
-
     def add(self, group: Group, outcomes: Sequence[Outcome]) -> None:
         """Adds outcomes of one group."""
         if group.key.endpoint in UNFITTED:
             return
-        for base in (group.asked, group.sent):
-            if base not in self.series[PRICED.name].begun:
-                self.begin(base)
         if not 200 <= group.key.status < 300:
             if group.key.result not in BROKEN_OFF:
                 return
             outcomes = [outcome for outcome in outcomes if outcome.attempts]
         sent = self.prices(group.key.model_sent or group.key.model, group.key.upstream)
-        trust = self._trust.setdefault(group.sent, Trust())
+        trust = self._trust.setdefault(group.sent.pair, Trust())
         cache = DEFAULT_CACHE if sent is None else sent.cache
         repeated = [outcome for outcome in outcomes if outcome.repeated is not None]
         if repeated:
@@ -145,18 +137,18 @@ class Costs:
             expected = cache.expected(repeated, repeated.sent, moved=repeated.prefix == MOVED)
             all_expected += expected
             if repeated.prefix:
-                self._count(CUTS, group.asked, (repeated.prefix,), 1)
+                self._count(CUTS, group, (repeated.prefix,), 1)
             if usage is not None and usage.prompt:
                 trust.expected += expected
                 trust.reported += min(usage.cached, expected)
                 errors.append((expected - usage.cached) / usage.prompt)
-        self._count(REPEATED, group.sent, (), all_expected)
-        self.series[CACHE_ERROR.name].buffer.add(group.sent, errors)
+        self._count(REPEATED, group, (), all_expected)
+        self.series[CACHE_ERROR.name].buffer.add(group.sent.pair, errors)
 
     def _add_prices(self, group: Group, prices: Prices) -> None:
         for kind, price in zip(KINDS, prices.rates, strict=False):
             if price is not None and group.model_sent != OTHER:  # which are many models
-                self._count(PRICE, (), (group.model_sent, kind), price)
+                self._count(PRICE, group, (group.model_sent, kind), price)
 
     def _add_bills(self, group: Group, outcomes: Sequence[Outcome], sent: Prices | None, trust: float) -> None:
         """Adds costs. Those of unchanged requests are computed from the sum of their tokens, where prices permit it."""
@@ -181,18 +173,18 @@ class Costs:
         return None if usage is None else bill(o, usage, asked, sent, trust)
 
     def _add_bill(self, group: Group, found: Bill | None, basis: str, count: int) -> None:
-        self._count(PRICED, group.asked, (basis,), count)
+        self._count(PRICED, group, (basis,), count)
         if found is None:
             return
         original = TOO_LONG if found.asked is None else ACCEPTED
-        self._count(SENT, group.asked, (original,), found.sent.gross)
-        self._count(SENT_NET, group.asked, (original,), found.sent.net)
+        self._count(SENT, group, (original,), found.sent.gross)
+        self._count(SENT_NET, group, (original,), found.sent.net)
         if found.asked is not None:
-            self._count(ASKED, group.asked, (), found.asked.gross)
-            self._count(ASKED_NET, group.asked, (), found.asked.net)
+            self._count(ASKED, group, (), found.asked.gross)
+            self._count(ASKED_NET, group, (), found.asked.net)
 
-    def _count(self, metric: Metric, base: Labels, labels: Labels, value: float) -> None:
-        self.series[metric.name].buffer.add((*base, *labels), (value,))
+    def _count(self, metric: Metric, group: Group, labels: Labels, value: float) -> None:
+        self.series[metric.name].buffer.add((*metric.base_of(group), *labels), (value,))
 
 
 def basis_of(o: Outcome) -> str:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from proxy.apis import apis
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.observe.metrics.buffers import Labels
-from proxy.observe.metrics.outcome_metrics import Group, Metric
+from proxy.observe.metrics.groups import Group
+from proxy.observe.metrics.outcome_metrics import Metric
 from proxy.observe.metrics.series import Series
 
 USUAL = "chat"  # the operation of another endpoint

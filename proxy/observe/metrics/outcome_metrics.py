@@ -3,14 +3,14 @@
 Theory of operation
 -------------------
 
-Outcomes are aggregated by `Group`: those with equal labels are added together. `BASE` are the labels that nearly all
-rows share: the endpoint and the model. A row says with `base` whose model that is, and adds labels of its own:
+Outcomes are aggregated by `Group`. A row says with `base` whose model its first labels name, and adds labels of its
+own:
 
 * `labels_of` a group returns one set of labels for all its outcomes. The `value` of each is added to it.
 * `samples` of an outcome are added one by one. It is called only for outcomes that are `eventful`, which few are.
 
-A set of labels that is known before it is counted starts at 0 (`known`), because Prometheus sees no increase from
-nothing to one.
+Prometheus sees no increase from nothing to one. A set of labels that an alert reads therefore starts at 0 (`zeros`).
+Others that are there for each model begin with their first value, as each series costs memory in every Prometheus.
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from proxy.apis.paths import family
-from proxy.model.limits import Quality
 from proxy.model.outcome import UNFITTED, WEBSOCKET, Outcome, Unmoved
 from proxy.model.plan import Mode, Note
 from proxy.observe.metrics.buffers import Labels
+from proxy.observe.metrics.groups import BASE, CALLER, Group
 
-OTHER = "other"  # the label of a model that no table contains: clients must not be able to add series
-BASE = ("endpoint", "model")
-CALLER = "caller"  # follows `BASE` where a setting names a header
 LOAD_BUCKETS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 HEADROOM_BUCKETS = tuple(map(float, (0, 500, 1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 256000, 1_000_000)))
 OWN_SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
@@ -42,48 +39,10 @@ RESULTS = (
     *(("unfit", "400"), ("not_understood", "200"), ("upstream_error", "502"), ("upstream_error", "504")),
     *(("broken_off", "200"), ("cancelled", "499"), ("stopped", "503"), ("bug", "200"), ("bug", "500")),
 )
-FITTED_ONLY = frozenset(("fitted", "healed", "refused", "unfit", "not_understood"))
+ALERTED = (("unfit", "400"), ("upstream_error", "502"), ("upstream_error", "504"), ("broken_off", "200"))
+FITTED_ONLY = frozenset(("unfit",))
 
 Samples = Iterable[tuple[Labels, float]]
-
-
-class Key(NamedTuple):
-    """The fields of an outcome that decide its group, as they are."""
-
-    endpoint: str
-    result: str
-    status: int
-    model: str
-    model_sent: str
-    quality: str
-    mode: str
-    window_source: str
-    upstream: str
-    caller: str
-    shape: str
-
-
-KEY = attrgetter(*Key._fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """What outcomes have in common that are aggregated together: `key`, and the values of `BASE` (and of `CALLER`) with
-    the model that the client named (`asked`) and with the one that was sent (`sent`)."""
-
-    key: Key
-    asked: Labels
-    sent: Labels
-
-    @property
-    def model(self) -> str:
-        """The label of the model that the client named."""
-        return self.asked[1]
-
-    @property
-    def model_sent(self) -> str:
-        """The label of the model that was sent."""
-        return self.sent[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +52,9 @@ class Metric:
 
     `labels` follow those of `BASE`, if `base` says whose model stands there. `labels_of` returns their values, None
     for a group without values. `value` is None for an outcome without one; without `value` outcomes are counted.
-    `known` are values of `labels` that start at 0. Groups that `selects` rejects add nothing. `exemplars`: its buckets
-    show the trace of a request.
+    `zeros` are values of `labels` that start at 0. Groups that `selects` rejects add nothing. `exemplars`: its buckets
+    show the trace of a request. `keeps`: the row has the label `CALLER`, and where there are too many sets of labels,
+    what it counts keeps its model or its caller.
     """
 
     name: str
@@ -106,23 +66,32 @@ class Metric:
     samples: Callable[[Outcome], Samples] | None = None
     selects: Callable[[Group], bool] = lambda group: True
     base: Literal["", "asked", "sent"] = "asked"
-    known: tuple[Labels, ...] = ()
+    zeros: tuple[Labels, ...] = ()
     newest: bool = False
     exemplars: bool = False
+    keeps: Literal["", "model", "caller"] = ""
 
-    def all_labels(self, base: Labels) -> Labels:
-        """The names of all its labels; `base` is `BASE`, or has `CALLER` too."""
-        return (*base, *self.labels) if self.base else self.labels
+    def all_labels(self, by_caller: bool = False) -> Labels:
+        """The names of all its labels, where callers are told apart or not."""
+        if not self.base:
+            return self.labels
+        return (*BASE, *((CALLER,) if by_caller and self.keeps else ()), *self.labels)
 
-    def starts_at_zero(self, base: Labels, more: Iterable[Labels]) -> Iterable[Labels]:
-        """The sets of labels that start at 0 for the values `base` of `BASE`; `more` are further known values."""
-        if self.buckets or self.newest:
+    def base_of(self, group: Group) -> Labels:
+        """The values of its first labels for a group."""
+        if not self.base:
             return ()
+        base = group.sent if self.base == "sent" else group.asked
+        if not self.keeps:
+            return base.pair
+        return base.keeps_model if self.keeps == "model" else base.keeps_caller
+
+    def starts_at_zero(self, base: Labels) -> Iterable[Labels]:
+        """The sets of labels that start at 0 for the values `base` of its first labels."""
         unfitted = bool(base) and base[0] in UNFITTED
         if unfitted and self.name != REQUESTS:
             return ()
-        values = [*self.known, *more] if self.labels else [()]
-        return [(*base, *labels) for labels in values if not (unfitted and labels[0] in FITTED_ONLY)]
+        return [(*base, *labels) for labels in self.zeros if not (unfitted and labels[0] in FITTED_ONLY)]
 
 
 def eventful(o: Outcome) -> object:
@@ -176,7 +145,16 @@ METRICS = (
         "Requests by result and status; the model is empty where requests pass through unmeasured.",
         ("result", "status"),
         lambda group: (group.key.result, str(group.key.status)),
-        known=RESULTS,
+        zeros=ALERTED,
+        keeps="model",
+    ),
+    Metric(
+        "plimsoll_labels_folded_total",
+        "Requests with a label that is other because there are too many: the model, or the caller or its model.",
+        ("label",),
+        lambda group: (group.asked.folded,) if group.asked.folded else None,
+        base="",
+        zeros=(("model",), ("caller",)),
     ),
     Metric(
         "plimsoll_planned_requests_total",
@@ -186,7 +164,6 @@ METRICS = (
         lambda o: 1 if o.attempts and not o.planned_result else None,
         samples=lambda o: [((o.planned_result,), 1)] if o.planned_result else [],
         selects=_observes,
-        known=(("passed",), ("fitted",), ("unfit",)),
     ),
     Metric(
         "plimsoll_rescued_requests_total",
@@ -200,7 +177,7 @@ METRICS = (
         ("result",),
         labels_of=None,
         samples=lambda o: [(("healed" if o.healed else "failed",), 1)] if o.refusals else [],
-        known=(("healed",), ("failed",)),
+        zeros=(("healed",), ("failed",)),
     ),
     Metric(
         "plimsoll_window_load_before_ratio",
@@ -240,12 +217,14 @@ METRICS = (
         "plimsoll_prompt_tokens_total",
         "Prompt tokens as clients sent them.",
         value=attrgetter("prompt"),
+        keeps="caller",
     ),
     Metric(
         "plimsoll_prompt_sent_tokens_total",
         "Prompt tokens as sent upstream, by the model that was sent.",
         value=attrgetter("prompt_sent"),
         base="sent",
+        keeps="caller",
     ),
     Metric(
         "plimsoll_cut_tokens_total",
@@ -310,7 +289,7 @@ METRICS = (
         labels_of=None,
         samples=lambda o: [((reason,), 1) for reason in o.unmoved_by],
         base="",
-        known=tuple((reason.value,) for reason in Unmoved),
+        zeros=tuple((reason.value,) for reason in Unmoved),
     ),
     Metric(
         "plimsoll_refusals_total",
@@ -325,7 +304,6 @@ METRICS = (
         "Counted requests by the quality of the count: exact, calibrated or estimated.",
         ("quality",),
         lambda group: (group.key.quality,) if group.key.quality else None,
-        known=tuple((quality.value,) for quality in Quality),
     ),
     Metric(
         "plimsoll_counts_dropped_total",
@@ -333,6 +311,7 @@ METRICS = (
         labels_of=None,
         samples=lambda o: [((), 1)] if o.uncounted else [],
         base="",
+        zeros=((),),
     ),
     Metric(
         "plimsoll_count_error_ratio",
@@ -358,12 +337,14 @@ METRICS = (
         "Prompt tokens that upstreams reported as read from their prompt cache, by the model sent.",
         value=lambda o: o.usage.cached if o.usage is not None else None,
         base="sent",
+        keeps="caller",
     ),
     Metric(
         "plimsoll_completion_tokens_total",
         "Reply tokens that upstreams reported, by the model sent.",
         value=lambda o: o.usage.completion if o.usage is not None else None,
         base="sent",
+        keeps="caller",
     ),
     Metric(
         "plimsoll_truncated_prompts_total",
@@ -371,6 +352,7 @@ METRICS = (
         labels_of=None,
         samples=lambda o: [((), 1)] if o.truncated else [],
         base="sent",
+        zeros=((),),
     ),
     Metric(
         "plimsoll_websocket_bytes_total",
@@ -380,7 +362,7 @@ METRICS = (
         samples=lambda o: [(("in",), o.bytes_in), (("out",), o.bytes_out)],
         selects=lambda group: group.key.endpoint == WEBSOCKET,
         base="",
-        known=(("in",), ("out",)),
+        zeros=(("in",), ("out",)),
     ),
     Metric(
         "plimsoll_own_seconds",

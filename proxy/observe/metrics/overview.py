@@ -10,7 +10,7 @@ from typing import Any
 from proxy.model.outcome import UNFITTED
 from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.costs import ACCEPTED, ASKED, ASKED_NET, COST_METRICS, PRICED, SENT, SENT_NET, TOO_LONG
-from proxy.observe.metrics.outcome_metrics import BASE, CALLER, LOAD_BUCKETS, METRICS, REQUESTS, RESULTS
+from proxy.observe.metrics.outcome_metrics import LOAD_BUCKETS, METRICS, REQUESTS, RESULTS
 from proxy.observe.metrics.worker_values import Cells
 
 MAX_MODELS = 100
@@ -24,7 +24,7 @@ _ROWS = {metric.name: metric for metric in (*METRICS, *COST_METRICS)}
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of all metrics by name, over all workers. `by_caller`: the label `CALLER` follows those of `BASE`."""
+    """The values of all metrics by name, over all workers. `by_caller`: some have the label `CALLER`."""
 
     cells: Mapping[str, Cells]
     by_caller: bool = False
@@ -32,7 +32,7 @@ class Values:
     def rows(self, name: str) -> Iterator[tuple[dict[str, str], Sequence[float]]]:
         """The samples of a metric that are not zero: labels by name, and numbers."""
         metric = _ROWS.get(name)
-        names: Labels = () if metric is None else metric.all_labels((*BASE, CALLER) if self.by_caller else BASE)
+        names: Labels = () if metric is None else metric.all_labels(self.by_caller)
         for labels, numbers in self.cells.get(name, {}).items():
             if any(numbers):  # most are there so that rates have a beginning
                 yield dict(zip(names, labels, strict=False)), numbers

@@ -1,6 +1,7 @@
-"""CPU time, memory and file descriptors of the supervisor and all its workers together, read from /proc (Linux only).
+"""CPU time, memory and file descriptors of this process, or of the supervisor and all its workers together.
 
-prometheus-client's own collector covers one process, and with several workers a scrape reaches any one of them.
+With several workers a scrape reaches any one of them. The names are those of Prometheus' own clients. Read from /proc
+(Linux only).
 """
 
 from __future__ import annotations
@@ -8,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from proxy.observe.metrics.text_formats import Family, Row
 
 PROC = Path("/proc")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -17,7 +21,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class ProcessTotals(NamedTuple):
-    """Sums over all processes. `started_at` is the supervisor's start in seconds since 1970."""
+    """Sums over all processes. `started_at` is the first one's start in seconds since 1970."""
 
     cpu_seconds: float
     resident_bytes: int
@@ -27,12 +31,28 @@ class ProcessTotals(NamedTuple):
     started_at: float
 
 
-def process_totals() -> ProcessTotals | None:
-    """The totals of this process's parent and all children of that; CPU time includes that of ended workers. None if
-    /proc cannot be read; never raises."""
+ROWS = (
+    Row("process_cpu_seconds_total", "User and system CPU time of all processes.", ()),
+    Row("process_resident_memory_bytes", "Resident memory of all processes.", (), mode="sum"),
+    Row("process_virtual_memory_bytes", "Virtual memory of all processes.", (), mode="sum"),
+    Row("process_open_fds", "Open file descriptors of all processes.", (), mode="sum"),
+    Row("process_max_fds", "Maximum number of open file descriptors of all processes.", (), mode="sum"),
+    Row("process_start_time_seconds", "Start time of the first process since the epoch.", (), mode="sum"),
+)  # in the order of `ProcessTotals`
+
+
+def families(totals: ProcessTotals | None) -> Iterator[Family]:
+    """The totals as metrics; none without totals."""
+    for row, value in zip(ROWS, totals or (), strict=totals is not None):
+        yield row, {(): [value]}, {}
+
+
+def process_totals(workers: bool) -> ProcessTotals | None:
+    """The totals of this process; of `workers`, those of its parent and all children of that, with the CPU time of
+    ended ones. None if /proc cannot be read; never raises."""
     try:
-        parent = os.getppid()
-        pids = [parent, *_children(parent)]
+        parent = os.getppid() if workers else os.getpid()
+        pids = [parent, *_children(parent)] if workers else [parent]
         first = _stat(parent)
         booted = re.search(r"^btime (\d+)", (PROC / "stat").read_text(), re.MULTILINE)
         limit = re.search(r"^Max open files\s+(\d+)", (PROC / "self" / "limits").read_text(), re.MULTILINE)
@@ -40,7 +60,8 @@ def process_totals() -> ProcessTotals | None:
         return None
     if booted is None or limit is None:
         return None
-    cpu, resident, virtual, files = sum(map(int, first[13:15])), 0, 0, 0  # cutime and cstime: of ended children
+    cpu = sum(map(int, first[13:15])) if workers else 0  # cutime and cstime: of ended children
+    resident = virtual = files = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError):  # the process has just ended
             stat = _stat(pid)

@@ -1,8 +1,7 @@
-"""The values of one row under each set of its labels. Known labels start at 0."""
+"""The values of one row under each set of its labels. Those that an alert reads start at 0."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from proxy.observe.metrics.buffers import CounterBuffer, HistogramBuffer, Labels, NewestBuffer
@@ -13,28 +12,21 @@ Buffer = CounterBuffer | HistogramBuffer | NewestBuffer
 
 @dataclass(slots=True)
 class Series:
-    """One row, its values, and the bases that have their zeros. `known` are labels besides those of the row."""
+    """One row, its values, and the bases that have their zeros."""
 
     metric: Metric
     buffer: Buffer
-    known: Sequence[Labels] = ()
     begun: set[Labels] = field(default_factory=set)
 
     @classmethod
-    def of(cls, metric: Metric, known: Sequence[Labels] = ()) -> Series:
+    def of(cls, metric: Metric) -> Series:
         """The series of a row without values."""
         if metric.newest:
-            return cls(metric, NewestBuffer(), known)
-        return cls(metric, HistogramBuffer(metric.buckets) if metric.buckets else CounterBuffer(), known)
-
-    def know(self, known: Sequence[Labels]) -> None:
-        """Starts further sets of labels at 0, for the bases that are there."""
-        self.known, begun, self.begun = known, self.begun, set()
-        for base in begun:
-            self.begin(base)
+            return cls(metric, NewestBuffer())
+        return cls(metric, HistogramBuffer(metric.buckets) if metric.buckets else CounterBuffer())
 
     def begin(self, base: Labels) -> None:
-        """Starts the known sets of labels of a base at 0, once."""
+        """Starts the zeros of a base, once."""
         self.begun.add(base)
-        for labels in self.metric.starts_at_zero(base, self.known):
+        for labels in self.metric.starts_at_zero(base):
             self.buffer.add(labels, (0.0,))

@@ -37,6 +37,16 @@ _DECODER = msgspec.msgpack.Decoder(Snapshot)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
+def encoded(snapshot: Snapshot) -> bytes:
+    """The values as they are written: a copy, which later values do not change."""
+    return _ENCODER.encode(snapshot)
+
+
+def decoded(data: bytes) -> Snapshot:
+    """What `encoded` made."""
+    return _DECODER.decode(data)
+
+
 class WorkerFiles:
     """The files of all workers in one folder: one for each process."""
 
@@ -44,30 +54,30 @@ class WorkerFiles:
         self._folder = folder
         self._pid, self._name = 0, ""
 
-    def write(self, snapshot: Snapshot) -> None:
-        """Replaces this process's values. Raises OSError."""
+    def write(self, data: bytes) -> None:
+        """Replaces this process's encoded values. Raises OSError."""
         if self._pid != os.getpid():
             self._pid = os.getpid()
             self._name = f"{self._pid}-{time.monotonic_ns()}"  # process ids are reused
-        self._replace(self._name, snapshot)
+        self._replace(self._name, data)
 
-    def _replace(self, name: str, snapshot: Snapshot) -> None:
+    def _replace(self, name: str, data: bytes) -> None:
         draft = self._folder / f".{name}"
-        draft.write_bytes(_ENCODER.encode(snapshot))
+        draft.write_bytes(data)
         draft.replace(self._folder / name)
 
     def end(self, pid: int) -> None:
         """Removes the gauges of a worker that has exited. Raises OSError."""
         for path in self._folder.glob(f"{pid}-*"):
-            ended = _DECODER.decode(path.read_bytes())
-            self._replace(path.name, Snapshot(ended.at, ended.counters, {}, ended.exemplars))
+            ended = decoded(path.read_bytes())
+            self._replace(path.name, encoded(Snapshot(ended.at, ended.counters, {}, ended.exemplars)))
 
     def others(self) -> Iterator[Snapshot]:
         """The values of all other workers."""
         for path in self._folder.glob("[0-9]*"):
             if path.name != self._name:
                 with contextlib.suppress(OSError):
-                    yield _DECODER.decode(path.read_bytes())
+                    yield decoded(path.read_bytes())
 
 
 def merged_exemplars(snapshots: Iterable[Snapshot]) -> dict[str, Exemplars]:

@@ -1,4 +1,4 @@
-"""Outcomes are added up by group, under a bounded number of labels, and known labels start at 0."""
+"""Outcomes are added up by group, under a bounded number of labels, and what alerts read starts at 0."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from proxy.config.rules import load_rules
 from proxy.config.windows import Windows, load_windows
-from proxy.observe.metrics.aggregation import MAX_BASES, MAX_MODEL_LABELS, Aggregator, Known, ModelLabels
+from proxy.observe.metrics.aggregation import MAX_PAIRS, MAX_WITH_CALLER, Aggregator
 from proxy.observe.metrics.costs import no_prices
 from proxy.observe.metrics.exposition import BATCH_SIZE, Metrics, model_label
-from proxy.observe.metrics.outcome_metrics import OTHER
+from proxy.observe.metrics.groups import OTHER
 from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import UNCOUNTED, counted, scraped
 
@@ -59,7 +59,7 @@ def test_a_thousand_spellings_are_one_model(windows: Windows, spelling: str) -> 
 
 
 def test_models_that_are_known_are_called_by_their_names(windows: Windows) -> None:
-    label_of = ModelLabels(partial(model_label, windows)).of
+    label_of = Aggregator(partial(model_label, windows)).label
     assert [label_of(m) for m in ("gpt-4o", "gpt-4", "azure/eu/gpt-4o-2024-08-06")] == [
         "gpt-4o",
         "gpt-4",
@@ -74,53 +74,47 @@ def test_a_users_own_row_gives_the_name(tmp_path: Path) -> None:
     assert {model_label(windows, f"harbour-{i}") for i in range(20)} == {"harbour-*"}
 
 
-def test_there_is_an_end_to_the_models_that_are_told_apart() -> None:
-    models = ModelLabels(lambda model: model)
-    labels = {models.of(f"model-{i}") for i in range(5_000)}
-    assert len(labels) == MAX_MODEL_LABELS + 1 and OTHER in labels
-    assert models.of("model-0") == "model-0"
+def test_there_is_an_end_to_the_models_that_are_told_apart_and_the_rest_is_counted_as_other() -> None:
+    told: list[str] = []
+    metrics = Metrics(lambda model: model, endpoints=["chat"], folded=told.append)
+    for i in range(2 * MAX_PAIRS):
+        metrics.observe(replace(UNCOUNTED, model=f"model-{i}"))
+    assert len(models_in(metrics) - {OTHER, ""}) == MAX_PAIRS
+    found = scraped(metrics)
+    assert found["plimsoll_requests_total{endpoint=chat,model=model-0,result=passed,status=200}"] == 1
+    assert found["plimsoll_requests_total{endpoint=chat,model=other,result=passed,status=200}"] == MAX_PAIRS
+    assert found["plimsoll_labels_folded_total{label=model}"] == MAX_PAIRS
+    assert told == ["model"], "it is said once"
 
 
-def test_there_is_an_end_to_the_models_of_endpoints_that_are_told_apart() -> None:
-    metrics = Metrics(lambda model: model)
-    for i in range(MAX_BASES // 50 + 5):
-        for j in range(50):
-            metrics.observe(replace(UNCOUNTED, endpoint=f"api-{i}", model=f"model-{j}"))
-    found = {name: value for name, value in scraped(metrics).items() if name.startswith("plimsoll_requests_total")}
-    bases = {name.partition(",result")[0] for name in found}
-    assert MAX_BASES <= len(bases) <= MAX_BASES + 15, "each endpoint still has an other"
-    assert sum(found.values()) == 50 * (MAX_BASES // 50 + 5), "and nothing is lost"
-
-
-def test_known_labels_start_at_zero_with_the_process() -> None:
-    known: Known = {("step",): [("prune_history",)], ("rule", "healed"): [("vllm", "true"), ("vllm", "false")]}
-    found = scraped(Metrics(endpoints=["chat"], known=known))
+def test_what_alerts_read_starts_at_zero_with_the_process() -> None:
+    found = scraped(Metrics(endpoints=["chat"]))
     for name in (
         "plimsoll_requests_total{endpoint=chat,model=other,result=unfit,status=400}",
         "plimsoll_requests_total{endpoint=passthrough,model=,result=upstream_error,status=502}",
-        "plimsoll_cut_tokens_total{endpoint=chat,model=other,step=prune_history}",
-        "plimsoll_planned_steps_total{endpoint=chat,model=other,step=prune_history}",
-        "plimsoll_refusals_total{healed=false,rule=vllm}",
         "plimsoll_heals_total{endpoint=chat,model=other,result=failed}",
+        "plimsoll_truncated_prompts_total{endpoint=chat,model=other}",
         "plimsoll_counts_dropped_total",
-        "plimsoll_prompt_tokens_total{endpoint=chat,model=other}",
-        "plimsoll_websocket_bytes_total{direction=in}",
+        "plimsoll_labels_folded_total{label=model}",
     ):
         assert found[name] == 0, name
-    assert "plimsoll_requests_total{endpoint=passthrough,model=,result=fitted,status=200}" not in found
+    assert "plimsoll_requests_total{endpoint=passthrough,model=,result=unfit,status=400}" not in found
 
 
-def test_known_labels_of_a_model_start_at_zero_with_its_first_request() -> None:
-    metrics = Metrics(lambda model: model, known={("step",): [("prune_history",), ("recall",)]})
+def test_what_alerts_read_of_a_model_starts_at_zero_with_its_first_request_and_nothing_else_does() -> None:
+    metrics = Metrics(lambda model: model)
     metrics.observe(UNCOUNTED)
     found = scraped(metrics)
     assert found["plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=passed,status=200}"] == 1
-    assert found["plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=unfit,status=400}"] == 0
-    assert found["plimsoll_cut_tokens_total{endpoint=chat,model=gpt-4o,step=recall}"] == 0
-    observed = "plimsoll_planned_cut_tokens_total{endpoint=chat,model=gpt-4o,step=recall}"
-    assert observed not in found
-    metrics.observe(replace(UNCOUNTED, mode="observe"))
-    assert scraped(metrics)[observed] == 0
+    assert {name for name, value in found.items() if "model=gpt-4o" in name and not value} == {
+        "plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=unfit,status=400}",
+        "plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=upstream_error,status=502}",
+        "plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=upstream_error,status=504}",
+        "plimsoll_requests_total{endpoint=chat,model=gpt-4o,result=broken_off,status=200}",
+        "plimsoll_heals_total{endpoint=chat,model=gpt-4o,result=healed}",
+        "plimsoll_heals_total{endpoint=chat,model=gpt-4o,result=failed}",
+        "plimsoll_truncated_prompts_total{endpoint=chat,model=gpt-4o}",
+    }
 
 
 def test_outcomes_are_added_to_the_model_that_was_asked_and_to_the_one_that_was_sent() -> None:
@@ -132,27 +126,13 @@ def test_outcomes_are_added_to_the_model_that_was_asked_and_to_the_one_that_was_
 
 
 def test_other_rules_label_the_outcomes_that_come_after_them() -> None:
-    metrics = Metrics(lambda model: OTHER, known={("step",): [("recall",)]})
+    metrics = Metrics(lambda model: OTHER)
     metrics.observe(FITTED)
-    metrics.use_rules(lambda model: "named", {("step",): [("prune_history",)]}, no_prices)
+    metrics.use_rules(lambda model: "named", no_prices)
     metrics.observe(FITTED)
     found = scraped(metrics)
-    prompts, steps = (
-        "plimsoll_prompt_tokens_total{endpoint=chat,model=%s}",
-        "plimsoll_steps_total{endpoint=chat,model=%s}",
-    )
+    prompts = "plimsoll_prompt_tokens_total{endpoint=chat,model=%s}"
     assert found[prompts % OTHER] == found[prompts % "named"] == FITTED.prompt
-    assert found[steps.replace("}", ",step=prune_history}") % "named"] == 1
-    assert found[steps.replace("}", ",step=recall}") % OTHER] == 0
-
-
-def test_a_step_that_rules_add_starts_at_zero_where_models_were_counted() -> None:
-    metrics = Metrics(lambda model: model)
-    metrics.observe(FITTED)
-    metrics.use_rules(lambda model: model, {("step",): [("recall",), ("prune_history",)]}, no_prices)
-    found = scraped(metrics)
-    assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=recall}"] == 0
-    assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 1, "what was counted stays"
 
 
 def test_callers_are_told_apart_where_they_are_wanted() -> None:
@@ -163,19 +143,36 @@ def test_callers_are_told_apart_where_they_are_wanted() -> None:
     found = scraped(metrics)
     name = "plimsoll_prompt_sent_tokens_total{caller=%s,endpoint=chat,model=%s}"
     assert (found[name % ("search", "gpt-4")], found[name % (OTHER, "gpt-4o")]) == (3691, 3691)
-    step = "plimsoll_steps_total{caller=search,endpoint=chat,model=gpt-4,step=prune_history}"
-    assert found[step] == 1
+    assert found["plimsoll_steps_total{endpoint=chat,model=gpt-4,step=prune_history}"] == 2, "steps are not"
     passed = "plimsoll_requests_total{caller=search,endpoint=passthrough,model=,result=passed,status=200}"
     assert found[passed] == 1
-    assert found["plimsoll_cost_asked_usd_total{caller=search,endpoint=chat,model=gpt-4}"] == 0
     assert "plimsoll_own_seconds_count{endpoint=chat}" in found, "times are not told apart by caller"
 
 
-def test_there_is_an_end_to_the_callers_of_models_that_are_told_apart() -> None:
-    metrics = Metrics(lambda model: model, by_caller=True)
-    for i in range(MAX_BASES // 50 + 5):
-        for j in range(50):
-            metrics.observe(replace(UNCOUNTED, caller=f"caller-{j}", model=f"model-{i}"))
-    requests = [name for name in scraped(metrics) if name.startswith("plimsoll_prompt_tokens_total")]
-    assert len(requests) <= MAX_BASES + 1
-    assert any("caller=other" in name and "model=other" in name for name in requests)
+def sums(found: dict[str, float], metric: str, label: str) -> dict[str, float]:
+    """The values of a metric by one label."""
+    total: dict[str, float] = {}
+    for name, value in found.items():
+        if name.startswith(metric + "{") and (match := re.search(rf"[{{,]{label}=([^,}}]*)", name)):
+            total[match[1]] = total.get(match[1], 0) + value
+    return total
+
+
+def test_beyond_the_bound_requests_keep_their_model_and_tokens_keep_their_caller() -> None:
+    told: list[str] = []
+    metrics = Metrics(lambda model: model, by_caller=True, folded=told.append)
+    models, callers = MAX_PAIRS // 2, 3 * MAX_WITH_CALLER // (MAX_PAIRS // 2)
+    for i in range(models):
+        for j in range(callers):
+            metrics.observe(replace(FITTED, caller=f"caller-{j}", model=f"model-{i}", model_sent=""))
+    found = scraped(metrics)
+    requests, prompts = "plimsoll_requests_total", "plimsoll_prompt_tokens_total"
+    assert sums(found, requests, "model") == {
+        **{f"model-{i}": callers for i in range(models)},
+        "": 0,
+    }
+    assert sums(found, prompts, "caller") == {f"caller-{j}": models * (FITTED.prompt or 0) for j in range(callers)}
+    folded = models * callers - MAX_WITH_CALLER
+    assert sums(found, requests, "caller")[OTHER] == folded == found["plimsoll_labels_folded_total{label=caller}"]
+    assert sums(found, prompts, "model")[OTHER] == folded * (FITTED.prompt or 0)
+    assert told == ["caller"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxy.fit.money import CACHES, Prices, Rates
 from proxy.model.outcome import Outcome, Repeated, Usage
 from proxy.observe.metrics.exposition import Metrics
-from tests.observe.outcomes import FITTED, PASSED
+from tests.observe.outcomes import PASSED
 from tests.observe.scraping import scraped
 
 MICRO = 1e-6
@@ -34,8 +34,8 @@ def costed(*outcomes: Outcome) -> dict[str, float]:
 
 
 def dollars(found: dict[str, float], name: str, labels: str = "endpoint=chat,model=cheap") -> float:
-    """A cost in millionths of a dollar."""
-    return round(found[f"plimsoll_cost_{name}_usd_total{{{labels}}}"] / MICRO, 6)
+    """A cost in millionths of a dollar; 0 where it has no series yet."""
+    return round(found.get(f"plimsoll_cost_{name}_usd_total{{{labels}}}", 0) / MICRO, 6)
 
 
 SENT = "endpoint=chat,model=cheap,original=accepted"
@@ -81,7 +81,7 @@ def test_the_basis_of_a_cost_is_told() -> None:
 def test_only_what_was_answered_costs_something(more: dict[str, Any]) -> None:
     found = costed(replace(PLAIN, **more), PASSED)
     assert dollars(found, "sent", SENT) == 0
-    assert found["plimsoll_priced_requests_total{basis=usage,endpoint=chat,model=cheap}"] == 0
+    assert not any(name.startswith("plimsoll_priced_requests_total") for name in found)
 
 
 def test_costs_that_are_no_sum_are_computed_one_by_one() -> None:
@@ -117,19 +117,14 @@ def test_expected_cached_tokens_are_held_against_what_is_reported() -> None:
     errors = "plimsoll_cached_error_ratio_bucket{endpoint=chat,le=%s,model=cheap}"
     assert [found[errors % le] for le in ("-0.5", "-0.01", "0.01", "0.25", "+Inf")] == [1, 1, 2, 3, 3]
     assert found["plimsoll_cuts_total{endpoint=chat,model=cheap,prefix=kept}"] == 1
-    assert found["plimsoll_cuts_total{endpoint=chat,model=cheap,prefix=moved}"] == 0
+    assert "plimsoll_cuts_total{endpoint=chat,model=cheap,prefix=moved}" not in found
 
 
 def test_other_prices_hold_for_what_comes_after_them() -> None:
     metrics = Metrics(lambda model: model, prices=lambda model, upstream: MODELS.get(model))
     metrics.observe(PLAIN)
-    metrics.use_rules(lambda model: model, {}, lambda model, upstream: None)
+    metrics.use_rules(lambda model: model, lambda model, upstream: None)
     metrics.observe(PLAIN)
     found = scraped(metrics)
     assert dollars(found, "sent", SENT) == 3_000
     assert found["plimsoll_priced_requests_total{basis=unpriced,endpoint=chat,model=cheap}"] == 1
-
-
-def test_costs_start_at_zero_with_the_first_request_of_a_model() -> None:
-    found = costed(replace(FITTED, model="cheap", model_sent="cheap", status=400))
-    assert dollars(found, "sent_net", SENT) == dollars(found, "asked_net") == 0

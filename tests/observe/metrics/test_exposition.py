@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,7 @@ from proxy.model.outcome import Outcome, Repeated
 from proxy.observe.metrics.exposition import Metrics, model_label, prefers_openmetrics
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.read_metrics import BuildFacts
+from proxy.observe.metrics.text_formats import Family, exposition
 from tests.counted_work import calls_of
 from tests.observe.outcomes import FITTED, PASSED
 from tests.observe.scraping import UNCOUNTED, Cache, scraped
@@ -122,14 +126,14 @@ def test_any_worker_tells_what_all_have_counted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     for line in (
-        'plimsoll_requests_total{endpoint="chat",model="gpt-4",result="fitted",status="200"} 6.0',
-        'plimsoll_requests_total{endpoint="passthrough",model="",result="passed",status="200"} 1.0',
-        'plimsoll_prompt_tokens_total{endpoint="chat",model="gpt-4"} 46758.0',
-        'plimsoll_own_seconds_count{endpoint="chat"} 6.0',
-        'plimsoll_own_seconds_bucket{endpoint="chat",le="0.0025"} 6.0',
-        'plimsoll_cache_lookups_total{result="hit",tier="local"} 4.0',
-        'plimsoll_cache_breaker_open{breaker="reading"} 1.0',
-        "plimsoll_requests_in_flight 2.0",
+        'plimsoll_requests_total{endpoint="chat",model="gpt-4",result="fitted",status="200"} 6',
+        'plimsoll_requests_total{endpoint="passthrough",model="",result="passed",status="200"} 1',
+        'plimsoll_prompt_tokens_total{endpoint="chat",model="gpt-4"} 46758',
+        'plimsoll_own_seconds_count{endpoint="chat"} 6',
+        'plimsoll_own_seconds_bucket{endpoint="chat",le="0.0025"} 6',
+        'plimsoll_cache_lookups_total{tier="local",result="hit"} 4',
+        'plimsoll_cache_breaker_open{breaker="reading"} 1',
+        "plimsoll_requests_in_flight 2",
     ):
         assert line in text.splitlines(), f"{line} is not in\n{text}"
 
@@ -183,9 +187,14 @@ OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;versi
 )
 def test_who_prefers_openmetrics_gets_it(accept: str, preferred: bool) -> None:
     assert prefers_openmetrics(accept) == preferred
-    kind, body = Metrics().scrape(accept)
+    kind, body = asyncio.run(Metrics().scrape(accept))
     assert kind.startswith(b"application/openmetrics-text" if preferred else b"text/plain")
     assert body.endswith(b"# EOF\n") == preferred
+
+
+def scrape(metrics: Metrics, accept: str = OPENMETRICS) -> tuple[bytes, bytes]:
+    """What a scrape is answered."""
+    return asyncio.run(metrics.scrape(accept))
 
 
 SIGNED = re.compile(rb"_error_ratio|_difference_tokens")  # names of histograms of values that may be negative
@@ -211,24 +220,24 @@ def exemplars(body: bytes) -> dict[tuple[str, str], tuple[str, float]]:
 def test_buckets_show_the_trace_of_a_request_once_somebody_reads_them() -> None:
     metrics = Metrics(lambda model: model)
     metrics.observe(replace(FITTED, trace_id="a" * 32))
-    metrics.scrape()
+    scrape(metrics, "")
     assert not metrics.reads_headers
-    assert exemplars(metrics.scrape(OPENMETRICS)[1]) == {} and metrics.reads_headers and metrics.shows_traces
+    assert exemplars(scrape(metrics)[1]) == {} and metrics.reads_headers and metrics.shows_traces
     metrics.observe(replace(FITTED, trace_id="a" * 32))
     metrics.observe(replace(FITTED, trace_id="b" * 32, own_seconds=0.0021))
     metrics.observe(replace(FITTED, own_seconds=0.0022))
-    found = exemplars(metrics.scrape(OPENMETRICS)[1])
+    found = exemplars(scrape(metrics)[1])
     assert found["plimsoll_own_seconds_bucket", "0.0025"] == ("b" * 32, 0.0021)
     assert found["plimsoll_upstream_seconds_bucket", "0.25"] == ("b" * 32, 0.25)
-    assert b"aaaa" not in metrics.scrape()[1] and b"bbbb" not in metrics.scrape()[1], "the text format has none"
+    assert b"aaaa" not in scrape(metrics, "")[1] and b"bbbb" not in scrape(metrics, "")[1], "the text format has none"
 
 
 def test_exemplars_of_other_workers_are_shown(tmp_path: Path) -> None:
     one, other = (Metrics(lambda model: model, folder=tmp_path) for _ in range(2))
-    one.scrape(OPENMETRICS)
+    scrape(one)
     one.observe(replace(FITTED, trace_id="c" * 32))
     one.publish()
-    assert exemplars(other.scrape(OPENMETRICS)[1])["plimsoll_own_seconds_bucket", "0.0025"][0] == "c" * 32
+    assert exemplars(scrape(other)[1])["plimsoll_own_seconds_bucket", "0.0025"][0] == "c" * 32
 
 
 def test_all_of_it_is_openmetrics() -> None:
@@ -236,8 +245,41 @@ def test_all_of_it_is_openmetrics() -> None:
         lambda model: model, Cache(), gen_ai=GenAi({}), by_caller=True, build=BuildFacts("1", "2", "3", 4.0)
     )
     metrics.observe(replace(FITTED, trace_id="d" * 32, refusals=("vllm",), phases=(("plan", 0.1),)))
-    names = [family.name for family in strict(metrics.scrape(OPENMETRICS)[1])]
-    assert len(names) == len(set(names)) > 50
+    names = [family.name for family in strict(scrape(metrics)[1])]
+    assert len(names) == len(set(names)) > 30
+
+
+def test_M1_a_scrape_is_written_beside_the_event_loop_and_scrapes_at_the_same_time_share_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[int] = []
+
+    def written(families: Iterable[Family], openmetrics: bool) -> bytes:
+        threads.append(threading.get_ident())
+        return exposition(families, openmetrics)
+
+    async def three() -> list[tuple[bytes, bytes]]:
+        return await asyncio.gather(*[metrics.scrape(accept) for accept in ("", "", OPENMETRICS)])
+
+    monkeypatch.setattr("proxy.observe.metrics.exposition.exposition", written)
+    metrics = Metrics(lambda model: model)
+    metrics.observe(FITTED)
+    (_, text), (_, same), (_, openmetrics) = asyncio.run(three())
+    assert text is same and text != openmetrics
+    assert len(threads) == 2 and threading.get_ident() not in threads
+
+
+def test_a_client_that_leaves_takes_no_body_from_another() -> None:
+    async def scrapes() -> bytes:
+        leaving, staying = (asyncio.create_task(metrics.scrape()) for _ in range(2))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        return (await staying)[1]
+
+    metrics = Metrics(lambda model: model)
+    metrics.observe(FITTED)
+    assert b"plimsoll_requests_total" in asyncio.run(scrapes())
+    assert scraped(metrics), "and a later one is another"
 
 
 @pytest.mark.parametrize(

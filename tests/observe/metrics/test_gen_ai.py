@@ -63,7 +63,7 @@ def test_what_is_not_a_call_of_a_model_is_not_told() -> None:
 def test_other_rules_name_other_providers() -> None:
     metrics = Metrics(lambda model: model, gen_ai=GenAi({"": "openai"}))
     metrics.observe(FITTED)
-    metrics.use_rules(lambda model: model, {}, lambda model, upstream: None, {"": "anthropic"})
+    metrics.use_rules(lambda model: model, lambda model, upstream: None, {"": "anthropic"})
     metrics.observe(FITTED)
     counts = [name for name in scraped(metrics) if name.startswith("gen_ai_server_request_duration_seconds_count")]
     assert len(counts) == 2

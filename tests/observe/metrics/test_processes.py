@@ -35,7 +35,7 @@ def test_all_processes_count_and_of_the_parent_its_ended_children_too(proc: Path
     parent = os.getppid()
     process(proc, parent, (1, 2, 30, 40), 2, children="900001 900002 ")
     process(proc, 900001, (100, 200, 7, 7), 3)
-    found = process_totals()  # 900002 has just ended
+    found = process_totals(workers=True)  # 900002 has just ended
     assert found is not None
     assert found.cpu_seconds == pytest.approx((1 + 2 + 30 + 40 + 100 + 200) / TICKS_PER_SECOND)
     assert (found.virtual_bytes, found.resident_bytes) == (2_000, 6 * PAGE_BYTES)
@@ -44,7 +44,7 @@ def test_all_processes_count_and_of_the_parent_its_ended_children_too(proc: Path
 
 
 def test_where_nothing_can_be_read_there_are_no_totals(proc: Path) -> None:
-    assert process_totals() is None
+    assert process_totals(workers=True) is None
     process(proc, os.getppid(), (1, 1, 1, 1), 1)
     (proc / "stat").write_text("cpu 1 2 3\n")
-    assert process_totals() is None
+    assert process_totals(workers=True) is None

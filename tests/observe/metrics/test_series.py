@@ -1,4 +1,4 @@
-"""The values of one row: what is known starts at 0, once."""
+"""The values of one row: what an alert reads starts at 0, once."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from proxy.observe.metrics.buffers import CounterBuffer, HistogramBuffer, Newest
 from proxy.observe.metrics.outcome_metrics import Metric
 from proxy.observe.metrics.series import Series
 
-ROW = Metric("rows_total", "Rows.", ("kind",), known=(("a",),))
+ROW = Metric("rows_total", "Rows.", ("kind",), zeros=(("a",), ("b",)))
 
 
-def test_known_labels_of_a_base_start_at_zero_and_what_was_counted_stays() -> None:
-    series = Series.of(ROW, [("b",)])
+def test_zeros_of_a_base_begin_once_and_what_was_counted_stays() -> None:
+    series = Series.of(ROW)
     series.begin(("chat", "gpt-4"))
     series.buffer.add(("chat", "gpt-4", "a"), (3.0,))
     series.begin(("chat", "gpt-4"))
     assert series.buffer.cells == {("chat", "gpt-4", "a"): [3.0], ("chat", "gpt-4", "b"): [0.0]}
-
-
-def test_what_is_known_later_starts_at_zero_for_every_base() -> None:
-    series = Series.of(ROW)
-    series.begin(("chat", "gpt-4"))
-    series.know([("c",)])
-    assert ("chat", "gpt-4", "c") in series.buffer.cells
 
 
 def test_a_row_has_the_buffer_of_its_kind() -> None:

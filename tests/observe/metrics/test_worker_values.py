@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from proxy.observe.metrics.worker_values import Snapshot, WorkerFiles, merged, merged_exemplars
+from proxy.observe.metrics.worker_values import Snapshot, WorkerFiles, encoded, merged, merged_exemplars
 
 COUNTED = Snapshot(1.0, {"requests": {("chat",): [2.0]}, "seconds": {(): [1.0, 0.0, 0.5]}}, {"flying": {(): [3.0]}})
 
 
 def test_what_one_process_writes_is_read_by_all_and_replaced_as_a_whole(tmp_path: Path) -> None:
     files = WorkerFiles(tmp_path)
-    files.write(Snapshot(0.0, {}, {}))
-    files.write(COUNTED)
+    files.write(encoded(Snapshot(0.0, {}, {})))
+    files.write(encoded(COUNTED))
     assert list(WorkerFiles(tmp_path).others()) == [COUNTED]
     assert list(files.others()) == []
 
 
 def test_a_worker_that_has_ended_keeps_its_counters_alone(tmp_path: Path) -> None:
     files = WorkerFiles(tmp_path)
-    files.write(COUNTED)
+    files.write(encoded(COUNTED))
     files.end(os.getpid())
     files.end(1)
     assert list(WorkerFiles(tmp_path).others()) == [Snapshot(1.0, COUNTED.counters, {})]
@@ -28,7 +28,7 @@ def test_a_worker_that_has_ended_keeps_its_counters_alone(tmp_path: Path) -> Non
 
 def test_a_process_id_that_comes_again_is_another_worker(tmp_path: Path) -> None:
     for _ in range(2):
-        WorkerFiles(tmp_path).write(COUNTED)
+        WorkerFiles(tmp_path).write(encoded(COUNTED))
     assert len(list(WorkerFiles(tmp_path).others())) == 2
 
 
