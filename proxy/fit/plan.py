@@ -11,7 +11,7 @@ from proxy.fit import split_inputs as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.attribution import attributed
 from proxy.fit.blocks import group
-from proxy.fit.claims import stubs
+from proxy.fit.claims import repeat_stubs, stubs
 from proxy.fit.claims.claims import ConversationClaims, room_for_claims
 from proxy.fit.claims.reasons import reasoned
 from proxy.fit.effective import by_own_window, is_kept, trusts, within, without_effective
@@ -88,7 +88,7 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
         draft = abridged(first, prompt, ladder, facts)
         done.add(TRUNCATE, first, draft)
     claims = ConversationClaims(draft.blocks, ladder.conventions, first.meter)  # of texts that steps may read whole
-    facts = replace(facts, claims=claims)
+    facts = replace(facts, claims=claims, conventions=ladder.conventions)
     for ladder_step in ladder.steps:
         if draft.excess <= 0:
             draft = done.made(draft)  # it fits by estimated costs: check that it fits when it is made
@@ -112,6 +112,8 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
         done.add(name, draft, after)
     if after is not first and not after.texts:
         draft, after = after, stubs.noted(first, after, claims.backs())
+        done.add(stubs.NAME, draft, after)
+        draft, after = after, repeat_stubs.resolved(after)
         done.add(stubs.NAME, draft, after)
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)

@@ -75,6 +75,34 @@ class Back(msgspec.Struct, frozen=True, gc=False):
     target: str
 
 
+class Holder(msgspec.Struct, frozen=True, gc=False):
+    """A result that has the text of an earlier one: the message `index` in the client's list, the id of its call, and
+    the message's JSON `raw` as it was when that was found."""
+
+    index: int
+    call: str
+    raw: bytes
+
+
+class Repeat(msgspec.Struct, frozen=True, gc=False):
+    """Lines of the text of a result that a stub of ours stands for, because later results have them, or, where they are
+    `older`, newer ones in their place.
+
+    `index`, `call`: of the result. `raw`: the message's JSON with the stub. `stub`: the line that stands there now.
+    `what`: how it calls the lines, `where`: and the results of `holders`. `lines`: what stood there.
+    """
+
+    index: int
+    call: str
+    raw: bytes
+    stub: str
+    what: str
+    where: str
+    lines: tuple[str, ...]
+    holders: tuple[Holder, ...]
+    older: bool = False
+
+
 class Claims(Protocol):
     """All claims of a conversation. Pure: of the same conversation always the same."""
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import msgspec
 
-from proxy.model.claims import Claims
+from proxy.model.claims import Claims, Repeat
 from proxy.model.conventions import NO_CONVENTIONS, Conventions
 from proxy.model.conversation import Block, Kind, Message, Prompt, ToolArguments, no_tools
 from proxy.model.definitions import NO_DEFINITIONS, Definitions
@@ -53,7 +53,7 @@ class Facts(msgspec.Struct, frozen=True):
     after a refusal, the largest size that the upstream answered before, in tokens; `refused`: the smallest that it
     refused since (0: none).
     `assuming`: since a refusal, parts of unknown cost count as what they usually cost.
-    `claims`: what of the conversation the work needs next; `plan` sets it.
+    `claims`: what of the conversation the work needs next, and `conventions`: how agents write; `plan` sets them.
     """
 
     window: Window
@@ -69,6 +69,7 @@ class Facts(msgspec.Struct, frozen=True):
     refused: int = 0
     assuming: bool = False
     claims: Claims | None = None
+    conventions: Conventions = NO_CONVENTIONS
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -105,7 +106,8 @@ class Draft:
     indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`, `definitions`: see
     `Prompt`; the meter counts these definitions. `rounding`: what the upstream's own count of the prompt has more than
     the counts of its parts. `prompt`: what the window is compared with, which is the longest message where the messages
-    are `apart`.
+    are `apart`. `repeats`: the stubs of ours that refer to later results; `plan` resolves them when it is known what is
+    sent.
     """
 
     model: str
@@ -125,6 +127,7 @@ class Draft:
     rounding: int = 0
     tools: Callable[[], ToolArguments] = no_tools
     definitions: Definitions = NO_DEFINITIONS
+    repeats: tuple[Repeat, ...] = ()
 
     @property
     def billed(self) -> int:

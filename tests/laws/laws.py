@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from proxy.fit.plan import start
-from proxy.model.conversation import Kind, Prompt
+from proxy.model.conversation import Kind, PartKind, Prompt
 from proxy.model.plan import Draft, Facts, Plan
 from proxy.wire.report import inspection
 from tests.laws.cases import Case
@@ -152,3 +152,24 @@ def assert_told(plan: Plan) -> None:
     assert all(row["why"] for row in rows)
     steps = {note.step for note in plan.notes}
     assert all((row["step"] == "") == (row["state"] == "kept") and row["step"] in {"", *steps} for row in rows)
+
+
+LEFT_OUT = "[A proxy left out "  # how every stub of a repeated text begins
+
+
+def assert_stubs_hold(plan: Plan) -> None:
+    """Every stub's target is in what is sent, whole, or the stub says how much of it is left."""
+    sent = {m.index: m for m in plan.draft.messages}
+    texts: dict[tuple[int, str], list[str]] = {}
+    for m in sent.values():
+        for part in m.parts():
+            if part.kind is PartKind.RESULT:
+                texts.setdefault((m.index, part.call), []).extend(part.text.split("\n"))
+    told = {(i, call, line) for (i, call), lines in texts.items() for line in lines if line.startswith(LEFT_OUT)}
+    for each in plan.draft.repeats:
+        left = [line for h in each.holders for line in texts.get((h.index, h.call), ())]
+        whole = all(h.index in sent and sent[h.index].raw == h.raw for h in each.holders)
+        if (each.index, each.call, each.stub) in told:
+            assert whole or (not each.older and set(each.lines) <= set(left))
+            told.discard((each.index, each.call, each.stub))
+    assert all(" stands in " not in line for _, _, line in told)  # what is not whole is not said to stand anywhere

@@ -21,6 +21,7 @@ NAMES = sorted(module.name for module in pkgutil.iter_modules(steps.__path__))
 TO = ("m", "rival-2", "rival-0", "rival-1")
 VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "compact_json": ({}, {"newest": True}),
+    "drop_repeated": ({}, {"least": 20}, {"least": 1, "batch": 0.01}, {"least": 40, "low": 0.2}),
     "drop_superseded": ({"tools": ("search",), "batch": 0.0}, {"tools": ("search",), "batch": 0.3}, {}),
     "trim_tool_results": (
         {},

@@ -26,6 +26,7 @@ from proxy.fit.relevance.text.heuristics import NUMBERED
 from proxy.model.conventions import Conventions
 
 SHORT = 60 * 4  # characters, about 60 tokens, of a result that may refer to another without words of a known stub
+HELD = 1000  # characters of a text that results before it may name instead of having it (`drop_repeated`)
 KNOWN = 1200  # characters of one that has such words: some stubs say how to read on
 LONGER = 4  # times as long is a result at least to which a stub refers
 LINES = 4  # lines of a stub at most: more are a short file
@@ -33,8 +34,8 @@ CODE = re.compile(r"[{};]\s*$|\w\s=\s|^\w+=\S+$|^\s*(?:#|//|import |from |def |r
 
 
 class Reference(msgspec.Struct, frozen=True, gc=False):
-    """A result `stub`, by its `number` among all, that refers to the earlier result `target`; of a read that returned
-    its text again, both are the new result."""
+    """A result `stub`, by its `number` among all, that refers to the earlier result `target`; of a call that returned a
+    text again, and of a read that was made again after a change, both are the new result."""
 
     number: int
     stub: Result
@@ -43,11 +44,13 @@ class Reference(msgspec.Struct, frozen=True, gc=False):
 
 class Seen(msgspec.Struct, frozen=True, gc=False):
     """What the text of a result says: that it `refers` to the newest result of the same call before it, that its call
-    `failed`, that it is `long` enough to be referred to. It follows from the results up to this one."""
+    `failed`, that it is `long` enough to be referred to. `key`: of a text that is worth a stub where it stands again; 0
+    for a shorter one. It follows from the results up to this one."""
 
     refers: bool
     failed: bool
     long: bool
+    key: int = 0
 
 
 def references(
@@ -59,6 +62,8 @@ def references(
     words = phrases(conventions.stubs)
     seen = {} if seen is None else seen
     earlier: dict[str, Result] = {}  # by what was called: the newest whole result
+    read = set[str]()  # what was called before what it reads was changed
+    texts = set[int]()
     by_path = _Paths()
     for number, result in enumerate(results):
         call = result.call
@@ -73,9 +78,12 @@ def references(
         else:
             for path in by_path.changed(call.changed, call.text):
                 for key in by_path.take(path):
+                    read.add(key)
                     earlier.pop(key, None)
-            if call.reads and call.same in earlier and said.long:
+            if (said.long and (call.same in earlier or call.same in read)) if call.reads else said.key in texts:
                 yield Reference(number, result, result)
+            if said.key:
+                texts.add(said.key)
             if call.same and said.long:
                 earlier[call.same] = result
                 if call.path:
@@ -86,7 +94,8 @@ def references(
 
 def _seen(result: Result, target: Result | None, words: re.Pattern[str] | None, conventions: Conventions) -> Seen:
     refers = target is not None and _refers(result, target, words, conventions)
-    return Seen(refers, _is_failure(result.text, conventions), len(result.text) >= SHORT)
+    text = result.text
+    return Seen(refers, _is_failure(text, conventions), len(text) >= SHORT, hash(text) if len(text) >= HELD else 0)
 
 
 @cache

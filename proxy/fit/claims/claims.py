@@ -206,11 +206,14 @@ class ConversationClaims:
 
     @cached_property
     def _again(self) -> tuple[ResultClaim, ...]:
-        """The results that are asked for again, the newest first."""
-        return tuple(
-            ResultClaim(r.target.call.id, r.target.index, r.stub.index, Reason.ASKED_AGAIN, tokens)
-            for r, tokens in reversed(self._references)
-        )
+        """The results that are asked for again, the newest first. A claim ends where the same is asked for again."""
+        found, ends = [], dict[str, int]()
+        for r, tokens in reversed(self._references):
+            call, since = r.target.call, r.stub.index
+            until = ends.get(call.same) if call.same else None
+            found.append(ResultClaim(call.id, r.target.index, since, Reason.ASKED_AGAIN, tokens, until=until))
+            ends[call.same] = since
+        return tuple(found)
 
     @cached_property
     def _users(self) -> tuple[Message, ...]:

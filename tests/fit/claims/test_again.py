@@ -133,7 +133,20 @@ def test_the_newest_whole_result_counts_and_each_stub_refers_to_it() -> None:
 def test_a_read_that_returns_its_text_again_is_itself_what_was_asked_for() -> None:
     assert found(read("a", FILE, path="src/a.py"), read("b", FILE, path="src/a.py")) == [("b", "b")]
     recurring: dict[str, Any] = {"tool": "bash", "command": "pytest -q"}
-    assert found(read("a", FILE, **recurring), read("b", FILE, **recurring)) == []
+    short = FILE[:500]
+    assert found(read("a", short, **recurring), read("b", short, **recurring)) == []
+
+
+def test_the_newest_copy_of_a_long_text_is_asked_for_because_earlier_results_name_it() -> None:
+    assert found(read("a", FILE, tool="bash", command="pytest"), read("b", FILE, tool="bash", command="tox")) == [
+        ("b", "b")
+    ]
+
+
+def test_a_read_that_is_made_again_after_an_edit_is_what_was_asked_for() -> None:
+    edit = tool_round("e", "done", "Edit", json.dumps({"path": "src/a.py", "old_string": "x", "new_string": "y"}))
+    newer = FILE.replace("value_7 ", "worth_7 ")
+    assert found(read("a", FILE, path="src/a.py"), edit, read("b", newer, path="src/a.py")) == [("b", "b")]
 
 
 def test_a_name_that_only_a_result_contains_claims_nothing() -> None:
