@@ -43,6 +43,7 @@ from proxy.request.backend import Backend
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.body_callers import BodyCallers
+from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
@@ -128,6 +129,7 @@ class Services:
     pool: Pool = field(default_factory=request_pool)
     background: Background = field(default_factory=Background)
     turns: Turns = field(default_factory=Turns)
+    agents: Agents = field(default_factory=Agents)
     metrics: Metrics = field(init=False)
     gateway: Gateway = field(init=False)
     unfitted: Unfitted = field(init=False)
@@ -183,19 +185,19 @@ class Services:
     ) -> Serving:
         """What serves requests under these rules, with this knowledge and these providers, which follow from them."""
         planner = self._planner(rules, knowledge, providers)
-        healer, learning = Healer(knowledge, planner.plans, self.pool), AnswerLearning(knowledge, self.cache)
-        default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, learning)
+        healer = Healer(knowledge, planner.plans, self.pool, self.agents)
+        default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, AnswerLearning(knowledge, self.cache))
         routes = Builder(self.first, rules, senders, default, self.extra_calls, self.routes).routes()
         models = ModelsList(default, rules.ladders[self.first.ladder], routes, self.first.models_windows)
-        router = routes or OneUpstream(replace(default, name=""))
-        return Serving(knowledge, providers, planner, RefusalDetector(rules.refusals), routes, router, models)
+        router, refusals = routes or OneUpstream(replace(default, name="")), RefusalDetector(rules.refusals)
+        return Serving(knowledge, providers, planner, refusals, routes, router, models)
 
     def _planner(self, rules: Rules, knowledge: Knowledge, providers: Mapping[str, Provider]) -> Planner:
         prefixes, counts = PrefixCache(), SharedCounts(self.cache)
         scanner = BodyScanner(self.first.max_body, prefixes, self.pool)
         totals = TotalCounter(knowledge, counts, Totals(knowledge), prefixes, self.pool)
         plans = PlanBuilder(knowledge, counts, providers, self.pool)
-        return Planner(rules, knowledge, scanner, totals, plans, self.background, self.first.ladder)
+        return Planner(rules, knowledge, scanner, totals, plans, self.background, self.first.ladder, self.agents)
 
     def begin(self, senders: Mapping[str, Sender], folder: Path | None, tell: Callable[[Outcome], None]) -> None:
         """Makes what serves the first requests. `folder`: where the workers share their metrics."""
@@ -264,9 +266,8 @@ class Services:
         return self.extra_calls if self.upstream.has_key or dedicated or routes is not None else None
 
     def _metrics(self, folder: Path | None) -> Metrics:
-        windows = self.windows
         return Metrics(
-            label=partial(model_label, windows),
+            label=partial(model_label, self.windows),
             cache=self.cache,
             extra_calls=self.extra_calls,
             budget=self.budget,
@@ -274,8 +275,8 @@ class Services:
             reloads=self.reloader,
             endpoints=[api.name for api in apis()],
             traces=None if self.traces is None else self.traces.exporter,
-            prices=upstream_prices(windows, self.first.upstream, self.rules.upstreams),
-            build=BuildFacts(__version__, platform.python_version(), version_of_data(), windows.newest_at),
+            prices=upstream_prices(self.windows, self.first.upstream, self.rules.upstreams),
+            build=BuildFacts(__version__, platform.python_version(), version_of_data(), self.windows.newest_at),
             by_caller=self.first.caller_header is not None,
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
             recording=self.recorder,

@@ -19,7 +19,7 @@ from proxy.config.otel import TraceSettings, read_traces
 from proxy.config.values import Parser, optional, whole
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
-from proxy.model.terms import Reported, Terms
+from proxy.model.terms import OnFull, Reported, Terms
 
 PREFIX = "PLIMSOLL_"
 PREFIXES = (PREFIX, "LLM_", "CONTEXT_")
@@ -62,6 +62,7 @@ class Settings:
     ladder: str
     usage: Reported
     effective: int | None
+    on_full: OnFull
     workers: int
     api_key: str | None = field(repr=False)
     max_body: int
@@ -115,7 +116,7 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What holds for requests whose headers say nothing else."""
-        return Terms(self.usage, self.effective)
+        return Terms(self.usage, self.effective, self.on_full)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,12 @@ SETTINGS = (
         "what answers to requests that were cut report as tokens of the prompt: sent or asked",
     ),
     Setting("PLIMSOLL_EFFECTIVE", tokens, "", "prompt to which longer ones are cut, where cuts reach it; empty: none"),
+    Setting(
+        "PLIMSOLL_ON_FULL",
+        values.one_of(OnFull),
+        "fit",
+        "who makes fit what is past its window: fit (the proxy) or agent (the client gets its provider's refusal)",
+    ),
     Setting("PLIMSOLL_WORKERS", whole(1, 1024), "1", "number of worker processes"),
     Setting("PLIMSOLL_API_KEY", optional(values.key), "", "key sent upstream when the client sends none", True),
     Setting("PLIMSOLL_MAX_BODY", values.size, "64MiB", "largest request body on fitted endpoints"),

@@ -72,10 +72,10 @@ class Builder:
         upstream = self._upstream(row, before)
         knowledge = self._knowledge(row, upstream, before)
         planner = self._planner(row, upstream, knowledge)
-        pool = planner.plans.pool
+        healer = Healer(knowledge, planner.plans, planner.plans.pool, planner.agents)
         accepted = row.callers != ANY and upstream.has_key  # else clients with any key are served
         learning = AnswerLearning(knowledge, knowledge.cache, accepted)
-        return Backend(row.name, upstream, knowledge, planner, Healer(knowledge, planner.plans, pool), learning, route)
+        return Backend(row.name, upstream, knowledge, planner, healer, learning, route)
 
     def _kept(self, row: UpstreamRow) -> Backend | None:
         """The upstream of this row under earlier rules, if it is reached in the same way."""

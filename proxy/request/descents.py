@@ -112,12 +112,18 @@ class Descents:
             sent = replace(descent, plan=Plan(plan.before, plan.before, trusting=not stated))
             payload, result = scanned.unchanged(received), "unfit" if stated else ""
             return Planned(received, payload, scanned, descent=sent, result=result)
-        if descent.prompt.form.embeds:
-            error = inputs_do_not_fit(too_long_inputs(draft), draft.window.max_input or draft.window.tokens)
-        else:
-            reply, asked = least_reply(draft), plan.before.prompt
-            error = does_not_fit(draft.prompt, reply, draft.margin, draft.window.tokens, takers(draft), asked)
-        return Planned(received, b"", scanned, descent=descent, result="unfit", error=error)
+        return refused(received, scanned, descent)
+
+
+def refused(received: Received, scanned: Scanned, descent: Descent) -> Planned:
+    """The 400 with the figures of a plan that does not fit."""
+    plan, draft = descent.plan, descent.plan.draft
+    if descent.prompt.form.embeds:
+        error = inputs_do_not_fit(too_long_inputs(draft), draft.window.max_input or draft.window.tokens)
+    else:
+        reply, asked = least_reply(draft), plan.before.prompt
+        error = does_not_fit(draft.prompt, reply, draft.margin, draft.window.tokens, takers(draft), asked)
+    return Planned(received, b"", scanned, descent=descent, result="unfit", error=error)
 
 
 def check_too_long(scanned: Scanned, plan: Plan) -> None:

@@ -394,6 +394,10 @@ class Knowledge:
             proof = Proof(0, 0, SILENT, sent, 0, cut.read, str(outcome.quality))
             self.cache.record_proof(model, key[1], LearnedLimits(max_input=cut.read), proof)
 
+    def cuts_silently(self, model: str, sender: Headers) -> bool:
+        """Whether it is proved that the upstream cuts what is too long for a model, and says nothing."""
+        return any(one.proof.rule == SILENT for one in self.cache.proofs(model, tenant_of(sender)))
+
     async def read_loaded(self, headers: Headers) -> None:
         """Reads what the upstream has loaded, unless that is known."""
         if not self.offline and self.loaded is not None and await self.loaded.load(headers):

@@ -280,8 +280,8 @@ class Gateway:
         seen = attempt.seen
         extra = self._headers(context, attempt)
         healed = bool(record.refusals) and not attempt.failed
-        if attempt.refusal is not None and context.result in ("", "fitted"):
-            record.result = "refused"
+        if attempt.refusal is not None:
+            self._note_refusal(context)
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
@@ -310,6 +310,13 @@ class Gateway:
             cycle=client.cycle,
             event=log.event,
         )
+
+    def _note_refusal(self, context: RequestContext) -> None:
+        """The client gets a refusal of the upstream."""
+        if context.result in ("", "fitted"):
+            context.record.result = "refused"
+        if context.home is not None and context.latest is not None:
+            context.home.planner.agents.note_refused(context.latest)
 
     def _headers(self, context: RequestContext, attempt: Attempt) -> list[Header]:
         """The response headers of ours."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.request.bugs import report_bug
+from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
 from proxy.request.planning import PlanBuilder
 from proxy.request.stages import Descent, Planned, Record, Scanned
@@ -25,11 +26,12 @@ from proxy.wire.echoes import echoes
 
 @dataclass(frozen=True, slots=True)
 class Healer:
-    """Plans refused requests again."""
+    """Plans refused requests again, but for those that are left to `agents`."""
 
     knowledge: Knowledge
     plans: PlanBuilder
     pool: Pool
+    agents: Agents = field(default_factory=Agents)
 
     async def measured(self, planned: Planned, record: Record) -> Planned:
         """A refused request with a plan, from which it can be healed: one that was sent uncut is counted first. The
@@ -58,6 +60,8 @@ class Healer:
         if understood is None or sent is None:
             return None
         try:
+            if self.agents.leaves(planned.received, understood[0], sent.prompt):
+                return None
             return await self._heal(planned, *understood, sent, refusal, record)
         except Exception as error:
             report_bug(record, error)

@@ -20,8 +20,10 @@ from proxy.fit.lore import Entry
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Window
 from proxy.model.plan import Ladder, Mode
+from proxy.model.terms import OnFull
 from proxy.request.bugs import report_bug
-from proxy.request.descents import SEND, Descents
+from proxy.request.compactions import Agents
+from proxy.request.descents import SEND, Descents, check_too_long, refused
 from proxy.request.facts import MOST_MODELS, Knowledge
 from proxy.request.fits import SERVED, SMALLEST_LOADED, is_below, is_tiny, load_of, proves
 from proxy.request.later import Later
@@ -31,6 +33,7 @@ from proxy.request.scanning import BodyScanner
 from proxy.request.stages import Counted, Planned, Received, Record, Scanned
 from proxy.request.totals import TotalCounter, digests_of
 from proxy.request.work import HEAVY_BYTES, Background
+from proxy.upstreams.internal_client import tenant_of
 from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.scan import NotUnderstood
 
@@ -51,7 +54,8 @@ class ByModel(NamedTuple):
 
 @dataclass(slots=True)
 class Planner:
-    """Prepares requests. `default` names the ladder where neither the client nor the rules name one."""
+    """Prepares requests. `default` names the ladder where neither the client nor the rules name one. `agents`: what is
+    left to agents."""
 
     rules: Rules
     knowledge: Knowledge
@@ -60,6 +64,7 @@ class Planner:
     plans: PlanBuilder
     background: Background
     default: str
+    agents: Agents = field(default_factory=Agents)
     later: Later = field(init=False)
     descents: Descents = field(init=False)
     _by_model: Bounded[str, ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
@@ -228,12 +233,34 @@ class Planner:
             planned = Planned(received, scanned.unchanged(received), scanned, counted)
             load = load_of(counted, scan, ladder)
         else:
-            planned, load = await self.descents.descend(received, scanned, ladder, record)
+            planned, load = await self._descended(received, scanned, ladder, record)
             planned = replace(planned, counted=None if counted is None else Counted(counted.window))
         if load >= ladder.least_ahead:
             self.later.prefetch(received, scanned, ladder, record)
         silent = received.api.without_truncation
         return planned if silent is None or not received.may_change else await self.told_to_refuse(planned, silent)
+
+    async def _descended(
+        self, received: Received, scanned: Scanned, ladder: Ladder, record: Record
+    ) -> tuple[Planned, float]:
+        """What is sent by the ladder; what is past its window and left to the client's agent, as it came. Also the load
+        of what the client sent."""
+        if received.terms.on_full is OnFull.FIT or not received.may_change:
+            return await self.descents.descend(received, scanned, ladder, record)
+        whole = await self.plans.count(received, scanned, ladder, record)
+        if not self.agents.leaves(received, scanned, whole.prompt):
+            return await self.descents.descend(received, scanned, ladder, record)
+        check_too_long(scanned, whole.plan)
+        if not whole.plan.before.possible and not whole.plan.trusting and self._cuts_silently(received, scanned):
+            return refused(received, scanned, whole), 0.0
+        return await self.plans.unchanged(received, scanned, whole), 0.0  # no summary is asked for ahead
+
+    def _cuts_silently(self, received: Received, scanned: Scanned) -> bool:
+        """Whether the upstream would cut a request that is too long and say nothing, so that no refusal would come; not
+        where it is time to test that."""
+        knowledge, model = self.knowledge, scanned.model
+        silent = knowledge.cuts_silently(model, received.headers)
+        return silent and not knowledge.claim_probe(model, tenant_of(received.headers), scanned.digests)
 
     async def told_to_refuse(self, planned: Planned, written: Callable[[bytes], bytes]) -> Planned:
         """A request that no step changed, where it is near the window, with a payload that has its server refuse what

@@ -10,7 +10,7 @@ import msgspec
 
 from proxy.errors import bad_header
 from proxy.model.plan import Mode
-from proxy.model.terms import Reported, Terms
+from proxy.model.terms import OnFull, Reported, Terms
 from proxy.wire.headers import Header, NameTest
 
 PREFIX = b"x-plimsoll-"
@@ -22,8 +22,8 @@ MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may sa
 class Controls(msgspec.Struct, frozen=True):
     """The values of a request's control headers; None or empty for those that it does not have.
 
-    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one. `usage`
-    and `effective` are `Terms`.
+    `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one. The
+    last three are `Terms`.
     """
 
     mode: Mode | None = None
@@ -34,12 +34,14 @@ class Controls(msgspec.Struct, frozen=True):
     upstream: str | None = None
     usage: Reported | None = None
     effective: int | None = None
+    on_full: OnFull | None = None
 
     def terms(self, usual: Terms) -> Terms:
         """What holds for a request with these controls; `usual` is what holds without them."""
-        if self.usage is None and self.effective is None:
+        if self.usage is None and self.effective is None and self.on_full is None:
             return usual
-        return Terms(self.usage or usual.usage, self.effective or usual.effective)
+        effective, on_full = self.effective or usual.effective, self.on_full or usual.on_full
+        return Terms(self.usage or usual.usage, effective, on_full)
 
 
 NOTHING_ASKED = Controls()
@@ -64,6 +66,7 @@ def _read(values: Mapping[bytes, str]) -> Controls:
         upstream=values.get(UPSTREAM) or None,
         usage=_one_of(Reported, "x-plimsoll-usage", values.get(b"x-plimsoll-usage")),
         effective=_tokens("x-plimsoll-effective", values.get(b"x-plimsoll-effective")),
+        on_full=_one_of(OnFull, "x-plimsoll-on-full", values.get(b"x-plimsoll-on-full")),
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from proxy.config.settings import SETTINGS, Settings, read_settings, unknown_variables
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
-from proxy.model.terms import Reported
+from proxy.model.terms import OnFull, Reported
 
 
 def test_an_empty_environment_means_the_documented_defaults() -> None:
@@ -52,6 +52,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_LADDER": "agent",
             "PLIMSOLL_USAGE": "Asked",
             "PLIMSOLL_EFFECTIVE": "64k",
+            "PLIMSOLL_ON_FULL": "agent",
             "PLIMSOLL_WORKERS": "2",
             "PLIMSOLL_API_KEY": "sk-1",
             "PLIMSOLL_MAX_BODY": "10MB",
@@ -116,6 +117,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         ladder="agent",
         usage=Reported.ASKED,
         effective=64_000,
+        on_full=OnFull.AGENT,
         workers=2,
         api_key="sk-1",
         max_body=10_000_000,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from proxy.model.limits import Window
-from proxy.model.terms import USUAL, Reported, Terms
+from proxy.model.terms import USUAL, OnFull, Reported, Terms
 
 
 def test_usage_is_of_what_was_sent_unless_somebody_wants_it_otherwise() -> None:
     assert Terms() == USUAL and USUAL.usage is Reported.SENT
     assert [str(kind) for kind in Reported] == ["sent", "asked"]
+    assert USUAL.on_full is OnFull.FIT and [str(kind) for kind in OnFull] == ["fit", "agent"]
 
 
 def test_an_effective_window_of_a_request_stands_in_place_of_that_of_its_model() -> None:

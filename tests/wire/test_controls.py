@@ -6,7 +6,7 @@ import pytest
 
 from proxy.errors import ClientError
 from proxy.model.plan import Mode
-from proxy.model.terms import Reported, Terms
+from proxy.model.terms import OnFull, Reported, Terms
 from proxy.wire.controls import NOTHING_ASKED, Controls, controls
 
 
@@ -29,6 +29,7 @@ def test_what_a_client_asks_goes_before_what_holds_for_all() -> None:
     assert asked(window="5").terms(usual) is usual and asked(usage="asked").terms(Terms()) == usual
     assert asked(usage="sent").terms(usual) == Terms()
     assert asked(effective="64000").terms(usual) == Terms(Reported.ASKED, 64_000)
+    assert asked(**{"on-full": "agent"}).terms(usual) == Terms(Reported.ASKED, None, OnFull.AGENT)
     assert asked(effective="7", usage="sent").terms(Terms(effective=9)) == Terms(effective=7)
 
 
@@ -44,6 +45,8 @@ def test_an_empty_ladder_pin_or_lorebook_is_none() -> None:
         ("mode", ""),
         ("usage", ""),
         ("usage", "both"),
+        ("on-full", ""),
+        ("on-full", "refuse"),
         ("effective", ""),
         ("effective", "0"),
         ("effective", "-1"),
