@@ -20,14 +20,15 @@ def in_place(before: Draft, after: Draft) -> Draft:
     """
     if after.blocks is before.blocks or not after.blocks:
         return after
-    messages = list(after.messages)
-    wrong = messages[0].format.misplaced(messages)
-    if not wrong:
-        return after
-    messages = list(before.messages)
-    theirs = {messages[place].index for place in messages[0].format.misplaced(messages)}
-    gone = {messages[place].index for place in wrong} - theirs - after.pins
+    wrong = _misplaced(after)
+    gone = wrong - _misplaced(before) - after.pins if wrong else wrong
     return _without(after, gone) if gone else after
+
+
+def _misplaced(draft: Draft) -> set[int]:
+    """The indices of the messages that may not stand where they are."""
+    messages = list(draft.messages)
+    return {messages[place].index for place in messages[0].format.misplaced(messages)}
 
 
 def _without(draft: Draft, gone: Collection[int]) -> Draft:

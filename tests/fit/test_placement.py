@@ -56,3 +56,9 @@ def test_what_the_client_pinned_stays() -> None:
 def test_a_draft_of_nothing_is_left_alone() -> None:
     before = draft(ASK)
     assert in_place(before, without(before, 0)).blocks == ()
+
+
+def test_what_a_client_misplaced_costs_no_other_message() -> None:
+    before = draft(ASK, ANSWER, ASK, ANSWER, ASK, SYSTEM, ASK)
+    after = without(before, 1, 2)
+    assert kept(after) == [0, 3, 4, 5, 6] and in_place(before, after) is after
