@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from proxy.fit import alternation, binding, placement, stored_ids
+from proxy.fit import alternation, binding, left_out, placement, stored_ids
 from proxy.fit import split_inputs as split
 from proxy.fit.abridging import TRUNCATE, abridged
 from proxy.fit.attribution import attributed
@@ -18,7 +18,7 @@ from proxy.fit.effective import by_own_window, is_kept, trusts, within, without_
 from proxy.fit.provider_count import KIND, counted_by_provider, is_near
 from proxy.fit.steps.clamp_output import squeezed
 from proxy.fit.unknown_costs import on_what_is_shown, restated, unknown_tokens
-from proxy.model.conversation import Block, Message, Prompt
+from proxy.model.conversation import Block, Costs, Message, Prompt
 from proxy.model.plan import CountRequest, Draft, Facts, Ladder, LadderStep, Note, Plan, Want, compared
 from proxy.model.structs import replace
 
@@ -115,6 +115,9 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
         done.add(stubs.NAME, draft, after)
         draft, after = after, repeat_stubs.resolved(after)
         done.add(stubs.NAME, draft, after)
+    if after.opaque:
+        draft, after = after, left_out.noted(first, after)
+        done.add(left_out.NAME, draft, after)
     if after.excess > 0 and any(ladder_step.step == CLAMP for ladder_step in ladder.steps):
         draft, after = after, squeezed(after)
         done.add(CLAMP, draft, after)
@@ -208,6 +211,7 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         pins=prompt.pins,
         texts=prompt.form.texts,
         apart=prompt.form.apart,
+        opaque=prompt.costs is Costs.UNPROVABLE,
         tools=prompt.tools,
         definitions=prompt.definitions,
     )

@@ -76,6 +76,16 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 Edits = Sequence[tuple[Part, str]]  # parts, each with its new text
 
 
+class Attachment(msgspec.Struct, frozen=True, gc=False):
+    """An image or a document in a message: a removable part. `source`: its content as a data URL, else its URL or its
+    id. `document`: it is no image. `name`: of its file, where the client gave one."""
+
+    part: Part
+    source: str
+    document: bool = False
+    name: str = ""
+
+
 class MessageFormat(Protocol):
     """How an API writes messages: pure functions, and the only ones that know its JSON keys."""
 
@@ -88,9 +98,13 @@ class MessageFormat(Protocol):
     def edit(self, message: Message, edits: Edits) -> bytes:
         """The message's JSON with other texts in parts that `parts` returned. All other keys keep their bytes."""
 
-    def without_media(self, message: Message, media: Collection[Part], text: str) -> bytes:
-        """The message's JSON with a text in place of each of these media, which `parts` returned as removable; without
-        them if the text is empty. All else keeps its bytes. Raises `NotEditable` where nothing would be left."""
+    def attachments(self, message: Message) -> tuple[Attachment, ...]:
+        """The images and documents among its removable parts, in order: recordings are what somebody said, and stay.
+        Never raises."""
+
+    def without_media(self, message: Message, edits: Edits) -> bytes:
+        """The message's JSON with a text in place of media, which `parts` returned as removable; without those whose
+        text is empty. All else keeps its bytes. Raises `NotEditable` where nothing would be left."""
 
     def with_results(self, message: Message, calls: Collection[str], text: str) -> bytes:
         """The message's JSON with a text in place of everything that the results of these calls consist of."""
@@ -170,12 +184,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
                 raise NotEditable(f"a part of the kind {part.kind} is not editable")
         return replace(self, raw=self.format.edit(self, changed), why=why) if changed else self
 
-    def without_media(self, media: Collection[Part], text: str, why: str) -> Message:
-        """The message with a text in place of each of these parts; without them if the text is empty. Its tokens are
-        not counted anew. Raises `NotEditable` for a part that is not removable, and where nothing would be left."""
-        if not all(part.removable for part in media):
+    def without_media(self, edits: Edits, why: str) -> Message:
+        """The message with a text in place of some of its media; without those whose text is empty. Its tokens are not
+        counted anew. Raises `NotEditable` for a part that is not removable, and where nothing would be left."""
+        if not all(part.removable for part, _ in edits):
             raise NotEditable("a part is no media, or none that its API can leave out")
-        return replace(self, raw=self.format.without_media(self, media, text), why=why) if media else self
+        return replace(self, raw=self.format.without_media(self, edits), why=why) if edits else self
 
 
 def no_tools() -> ToolArguments:
@@ -210,7 +224,12 @@ def never_reasoning(message: Message) -> bytes | None:
     return None
 
 
-def never_media(message: Message, media: Collection[Part], text: str) -> bytes:
+def no_attachments(message: Message) -> tuple[Attachment, ...]:
+    """None. For the `MessageFormat` of an API whose messages have no media that can be left out."""
+    return ()
+
+
+def never_media(message: Message, edits: Edits) -> bytes:
     """The message. For the `MessageFormat` of an API whose messages have no media that can be left out."""
     return message.raw
 

@@ -104,10 +104,10 @@ class Draft:
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
     indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`, `definitions`: see
-    `Prompt`; the meter counts these definitions. `rounding`: what the upstream's own count of the prompt has more than
-    the counts of its parts. `prompt`: what the window is compared with, which is the longest message where the messages
-    are `apart`. `repeats`: the stubs of ours that refer to later results; `plan` resolves them when it is known what is
-    sent.
+    `Prompt`; the meter counts these definitions. `opaque`: there may be media in the messages. `rounding`: what the
+    upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the window is compared
+    with, which is the longest message where the messages are `apart`. `repeats`: the stubs of ours that refer to later
+    results; `plan` resolves them when it is known what is sent.
     """
 
     model: str
@@ -124,6 +124,7 @@ class Draft:
     pins: frozenset[int] = frozenset()
     texts: bool = False
     apart: bool = False
+    opaque: bool = False
     rounding: int = 0
     tools: Callable[[], ToolArguments] = no_tools
     definitions: Definitions = NO_DEFINITIONS

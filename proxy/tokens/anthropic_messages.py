@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from proxy.model.conversation import Message
+from proxy.model.image_size import size_of
 from proxy.model.lenient_json import Json, compact, mapping, read, string
 from proxy.tokens.content_parts import Cost, key_of, unshown
-from proxy.tokens.images import size_of
 from proxy.tokens.messages import CountingRules
 from proxy.tokens.recipes import SCHEMA_RATE
 

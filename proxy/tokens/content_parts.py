@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from proxy.model.image_size import size_of
 from proxy.model.lenient_json import Json, compact, mapping
-from proxy.tokens.images import Images, size_of
+from proxy.tokens.images import Images
 
 AUDIO_BYTES_PER_SECOND = {"wav": 48_000, "pcm16": 48_000, "mp3": 16_000}  # of recorded requests
 OTHER_AUDIO_BYTES_PER_SECOND = 4_000  # a compressed format

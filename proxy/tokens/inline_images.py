@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from proxy.tokens.images import Images, size_of
+from proxy.model.image_size import size_of
+from proxy.tokens.images import Images
 
 MARK = "data:image"
 # A data URI to the end of its base64, over the note of what an oversized text is counted without.

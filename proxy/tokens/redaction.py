@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from proxy.model.bounded import SMALL, Bounded
+from proxy.model.image_size import BASE64_PREFIX, size_of
 from proxy.tokens.encodings import Encoding
-from proxy.tokens.images import BASE64_PREFIX, size_of
 from proxy.tokens.redaction_vocabulary import (
     CHOICES,
     DATA,

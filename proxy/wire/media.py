@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 
 import msgspec
 
@@ -17,13 +17,14 @@ NOTHING_LEFT = "nothing else is in the message"
 _PARTS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-def without_media(content: msgspec.Raw, places: Collection[int], kind: str, text: str) -> msgspec.Raw:
-    """The JSON of a list of content parts with a text, a part of the type `kind`, in place of each part at these
-    places; without them if the text is empty. The others keep their bytes. Raises `NotEditable` if none would be left.
+def without_media(content: msgspec.Raw, texts: Mapping[int, str], kind: str) -> msgspec.Raw:
+    """The JSON of a list of content parts with a text, a part of the type `kind`, in place of the parts at some places;
+    without those whose text is empty. The others keep their bytes. Raises `NotEditable` if none would be left.
     """
     parts: list[object] = []
     for place, part in enumerate(_PARTS.decode(content)):
-        if place not in places:
+        text = texts.get(place)
+        if text is None:
             parts.append(part)
         elif text:
             marks = {key: raw for key, raw in RAWS.decode(part).items() if key in MARKS}

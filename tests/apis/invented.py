@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Call, Edits, Kind, Message, Part, PartKind, Prompt, ReplyLimit
+from proxy.model.conversation import Attachment, Call, Costs, Edits, Kind, Message, Part, PartKind, Prompt, ReplyLimit
 from proxy.model.plan import Plan
 from proxy.model.scan import Scan
 from proxy.wire.scan import NULL
@@ -62,7 +62,14 @@ def parse(body: bytes, pins: Collection[int] = ()) -> Prompt:
     messages = [*orders, *(_message(bytes(raw), i) for i, raw in enumerate(log, len(orders)))]
     ask = json.loads(bytes(head["cap"])) if "cap" in head else None
     fields = {key: bytes(raw) for key, raw in head.items()}
-    return Prompt(json.loads(fields["engine"]), tuple(messages), fields, ReplyLimit(ask, "cap"), pins=frozenset(pins))
+    return Prompt(
+        json.loads(fields["engine"]),
+        tuple(messages),
+        fields,
+        ReplyLimit(ask, "cap"),
+        pins=frozenset(pins),
+        costs=Costs.of(PICTURE in body),
+    )
 
 
 def render(prompt: Prompt, plan: Plan) -> bytes:
@@ -100,10 +107,16 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode({**fields, "entries": entries})
 
 
-def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
-    """The message's JSON with words in place of pictures; without them if the text is empty."""
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The pictures of a message, none like another in it."""
+    media = [part for part in parts(message) if part.removable]
+    return tuple(Attachment(part, f"picture {i}") for i, part in enumerate(media))
+
+
+def without_media(message: Message, edits: Edits) -> bytes:
+    """The message's JSON with words in place of pictures; without those whose text is empty."""
     fields = json.loads(message.raw)
-    for part in sorted(media, key=lambda part: part.place, reverse=True):
+    for part, text in sorted(edits, key=lambda edit: edit[0].place, reverse=True):
         *way, last = part.place
         entries = fields["entries"]
         for key in way:

@@ -221,7 +221,8 @@ def without(prompt: Prompt, api: Api, chosen: dict[int, list[Part]], text: str) 
         replace(
             block,
             messages=tuple(
-                m.without_media(chosen[m.index], text, "media") if m.index in chosen else m for m in block.messages
+                m.without_media([(part, text) for part in chosen[m.index]], "media") if m.index in chosen else m
+                for m in block.messages
             ),
         )
         for block in made.draft.blocks
@@ -313,7 +314,7 @@ def test_what_is_no_conversation_has_no_media_that_can_go(name: str) -> None:
     for message in prompt.messages:
         assert media_of(message) == []
         with pytest.raises(NotEditable):
-            message.without_media(message.parts(), STANDIN, "media")
+            message.without_media([(part, STANDIN) for part in message.parts()], "media")
 
 
 @pytest.mark.parametrize("name", sorted(SORTS))
@@ -327,7 +328,7 @@ def test_what_cannot_be_edited_raises(name: str) -> None:
                     message.edit([(part, "x")], "edited")
             if not part.removable:
                 with pytest.raises(NotEditable):
-                    message.without_media([part], "x", "media")
+                    message.without_media([(part, "x")], "media")
 
 
 @pytest.mark.parametrize(
@@ -345,8 +346,8 @@ def test_what_has_nothing_else_cannot_be_without_it_but_have_a_text(name: str, m
     body = json.dumps({"model": "m", "max_tokens": 9, field: [{"role": "user", **message}]}).encode()
     (said,) = api.request.parse(body).messages
     with pytest.raises(NotEditable):
-        said.without_media(media_of(said), "", "media")
-    (part,) = said.without_media(media_of(said), STANDIN, "media").parts()
+        said.without_media([(part, "") for part in media_of(said)], "media")
+    (part,) = said.without_media([(part, STANDIN) for part in media_of(said)], "media").parts()
     assert (part.text, part.editable) == (STANDIN, True)
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxy.model.image_size import size_of
 from proxy.tokens import redaction
 from proxy.tokens.encodings import Encoding, encoding
-from proxy.tokens.images import size_of
 from proxy.tokens.redaction import MAX_UNIT, WORDS, Redactor, redactors
 from proxy.tokens.redaction_vocabulary import FIELDS, NUMBERS
 

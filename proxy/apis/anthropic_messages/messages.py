@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.model import conversation
-from proxy.model.conversation import TEXTS, Edits, Kind, Message, Part, PartKind
+from proxy.model.conversation import TEXTS, Attachment, Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, RAWS, Json, compact, mapping, string
 from proxy.wire import media as wire_media
 
@@ -22,7 +22,9 @@ CONTENT, TEXT, INPUT, SOURCE, DATA = "content", "text", "input", "source", "data
 TOOL_USE, TOOL_RESULT = "tool_use", "tool_result"
 DOCUMENT, SEARCH_RESULT = "document", "search_result"
 REASONING = ("thinking", "redacted_thinking")
-MEDIA = ("image", "container_upload")
+IMAGE = "image"
+MEDIA = (IMAGE, "container_upload")
+ATTACHED = (IMAGE, DOCUMENT)  # an upload for the tools of the provider is not read by the model
 TEXT_SOURCES = {"text": DATA, "content": CONTENT}  # kinds of a document's source that are text, and where it is
 BREAK = "\n\n"  # between the texts of messages that are joined
 DEEPEST = 8  # levels of blocks inside blocks that are read; real ones have three
@@ -85,16 +87,23 @@ def edit(message: Message, edits: Edits) -> bytes:
     return bytes(_put(msgspec.Raw(message.raw), values))
 
 
-def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
-    """The message's JSON with a text in place of each of these blocks; without them if the text is empty. Raises
-    `NotEditable` if none would be left beside one of them."""
-    inside: dict[Place, set[int]] = {}
-    for part in media:
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The images and documents of a message, in order, those of its results and documents included."""
+    media = [part for part in parts(message) if part.removable and part.name in ATTACHED]
+    value = msgspec.json.decode(message.raw) if media else None
+    return tuple([_attachment(part, value) for part in media])
+
+
+def without_media(message: Message, edits: Edits) -> bytes:
+    """The message's JSON with a text in place of blocks; without those whose text is empty. Raises `NotEditable` if
+    none would be left beside one of them."""
+    inside: dict[Place, dict[int, str]] = {}
+    for part, text in edits:
         place = part.place[:-1] if part.place[-1] == SOURCE else part.place  # of a document its block
-        inside.setdefault(place[:-1], set()).add(int(place[-1]))
+        inside.setdefault(place[:-1], {})[int(place[-1])] = text
     raw = msgspec.Raw(message.raw)
-    for around, places in sorted(inside.items(), key=lambda one: -len(one[0])):  # the inner first: it moves no other
-        raw = _put(raw, [(around, wire_media.without_media(_at(raw, around), places, TEXT, text))])
+    for around, texts in sorted(inside.items(), key=lambda one: -len(one[0])):  # the inner first: it moves no other
+        raw = _put(raw, [(around, wire_media.without_media(_at(raw, around), texts, TEXT))])
     return bytes(raw)
 
 
@@ -170,6 +179,18 @@ def _of_document(source: Mapping[str, Json], place: Place, kind: PartKind, call:
         yield Part(kind, text, call, DOCUMENT, (*place, key))
     else:
         yield from _parts(text, (*place, key), kind, call)
+
+
+def _attachment(part: Part, value: Json) -> Attachment:
+    """The image or document at a place in a decoded message."""
+    for key in part.place if part.name == IMAGE else part.place[:-1]:
+        value = value[key]  # where `parts` found it
+    block = mapping(value)
+    source = mapping(block.get(SOURCE))
+    data = string(source.get(DATA))
+    content = f"data:{string(source.get('media_type'))};base64,{data}" if data else ""
+    named = content or string(source.get("url")) or string(source.get("file_id"))
+    return Attachment(part, named, part.name == DOCUMENT, string(block.get("title")))
 
 
 def _at(raw: msgspec.Raw, place: Place) -> msgspec.Raw:

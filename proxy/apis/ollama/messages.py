@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Edits, Kind, Message, NotEditable, Part, PartKind
+from proxy.model.conversation import Attachment, Edits, Kind, Message, NotEditable, Part, PartKind
 from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, raw_value, string
 from proxy.wire.media import NOTHING_LEFT
 
@@ -20,6 +20,7 @@ USER = "user"
 KINDS = {"system": Kind.INSTRUCTION, USER: Kind.USER, "assistant": Kind.ASSISTANT, "tool": Kind.RESULT}
 CONTENT, CALLS, FUNCTION, ARGUMENTS = "content", "tool_calls", "function", "arguments"
 IMAGES, THINKING = "images", "thinking"
+IMAGE_URL = "data:image;base64,"  # an image is written as its data alone
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 _CALLS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -58,16 +59,24 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
-    """The message's JSON without these images, and with a text behind its content for each of them. Raises
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The images of a message, in order."""
+    media = [part for part in parts(message) if part.removable]
+    images: list[Json] = _fields(message)[IMAGES] if media else []
+    return tuple([Attachment(part, IMAGE_URL + string(images[int(part.place[1])])) for part in media])
+
+
+def without_media(message: Message, edits: Edits) -> bytes:
+    """The message's JSON without images, and with a text behind its content for each whose text is not empty. Raises
     `NotEditable` if nothing would be left."""
     fields = RAWS.decode(message.raw)
-    places = {part.place[1] for part in media}
+    places = {part.place[1] for part, _ in edits}
     images = [image for place, image in enumerate(_IMAGES.decode(fields.pop(IMAGES))) if place not in places]
     content = string(raw_value(fields.get(CONTENT, msgspec.Raw(b'""'))))
-    if not (content or text or images or CALLS in fields):
+    texts = [text for _, text in edits if text]
+    if not (content or texts or images or CALLS in fields):
         raise NotEditable(NOTHING_LEFT)
-    said = {CONTENT: _raw(BREAK.join(filter(None, (content, *[text] * len(places)))))} if text else {}
+    said = {CONTENT: _raw(BREAK.join(filter(None, (content, *texts))))} if texts else {}
     return msgspec.json.encode({**fields, **said, **({IMAGES: images} if images else {})})
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
+from proxy.model.conversation import Attachment, Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import FIELDS, RAWS, Json, mapping, string
 from proxy.wire import media as wire_media
 
@@ -23,10 +23,13 @@ KINDS = {
     "function": Kind.RESULT,
 }
 CONTENT, TEXT, CALLS, FUNCTION, ARGUMENTS = "content", "text", "tool_calls", "function", "arguments"
+IMAGE, FILE = "image_url", "file"
+ATTACHED = (IMAGE, FILE)
+SOURCES = ("url", "file_data", "file_id")  # fields of an image or a file that name its content
 TYPES = {
-    "image_url": PartKind.MEDIA,
+    IMAGE: PartKind.MEDIA,
     "input_audio": PartKind.MEDIA,
-    "file": PartKind.MEDIA,
+    FILE: PartKind.MEDIA,
     "thinking": PartKind.REASONING,
 }
 PLAIN = (None, TEXT)  # types of a content part that is plain text
@@ -67,12 +70,21 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
-    """The message's JSON with a text in place of each of these content parts; without them if the text is empty. Raises
-    `NotEditable` if none would be left."""
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The images and files of a message, in order."""
+    media = [part for part in parts(message) if part.removable and part.name in ATTACHED]
+    content = _content(message) if media else None
+    return (
+        tuple([_attachment(part, content[int(part.place[1])]) for part in media]) if isinstance(content, list) else ()
+    )
+
+
+def without_media(message: Message, edits: Edits) -> bytes:
+    """The message's JSON with a text in place of content parts; without those whose text is empty. Raises `NotEditable`
+    if none would be left."""
     fields = RAWS.decode(message.raw)
-    places = {int(part.place[1]) for part in media}
-    return msgspec.json.encode({**fields, CONTENT: wire_media.without_media(fields[CONTENT], places, TEXT, text)})
+    texts = {int(part.place[1]): text for part, text in edits}
+    return msgspec.json.encode({**fields, CONTENT: wire_media.without_media(fields[CONTENT], texts, TEXT)})
 
 
 def with_results(message: Message, calls: Collection[str], text: str) -> bytes:
@@ -113,6 +125,14 @@ def _content_part(part: Mapping[str, Json], place: tuple[str | int, ...], kind: 
         return Part(kind, text, call, name, place)
     other = TYPES.get(name, PartKind.OPAQUE)
     return Part(other, "", call, name, place, editable=False, removable=other is PartKind.MEDIA)
+
+
+def _attachment(part: Part, media: Mapping[str, Json]) -> Attachment:
+    """An image, whose URL is a field of its own or in an object, or a file."""
+    said = media.get(part.name)
+    found = mapping(said)
+    source = said if isinstance(said, str) else next((text for key in SOURCES if (text := string(found.get(key)))), "")
+    return Attachment(part, source, part.name != IMAGE, string(found.get("filename")))
 
 
 def _calls(fields: Mapping[str, Json]) -> list[Part]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from proxy.model import conversation
-from proxy.model.conversation import Edits, Kind, Message, Part, PartKind
+from proxy.model.conversation import Attachment, Edits, Kind, Message, Part, PartKind
 from proxy.model.lenient_json import BROKEN, FIELDS, RAWS, Json, compact, mapping, object_of, string
 from proxy.wire import media as wire_media
 
@@ -63,7 +63,10 @@ WRITTEN = ("stdout", "stderr")
 CONTENT, TEXT, OUTPUT = "content", "text", "output"
 INPUT_TEXT = "input_text"
 TEXT_TYPES = (INPUT_TEXT, "output_text", TEXT)
-MEDIA_TYPES = ("input_image", "input_file", "input_audio")
+IMAGE, FILE = "input_image", "input_file"
+MEDIA_TYPES = (IMAGE, FILE, "input_audio")
+ATTACHED = (IMAGE, FILE)
+SOURCES = ("image_url", "file_data", "file_url", "file_id")  # fields of an image or a file that name its content
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 misplaced = conversation.nowhere_misplaced
@@ -160,13 +163,21 @@ def edit(message: Message, edits: Edits) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def without_media(message: Message, media: Collection[Part], text: str) -> bytes:
-    """The item's JSON with a text in place of each of these content parts; without them if the text is empty. Raises
-    `NotEditable` if none would be left."""
+def attachments(message: Message) -> tuple[Attachment, ...]:
+    """The images and files of an item, in order. A screenshot that answers a `computer_call` is none: the API requires
+    it."""
+    media = [part for part in parts(message) if part.removable and part.name in ATTACHED]
+    fields = FIELDS.decode(message.raw) if media else {}
+    return tuple([_attachment(part, fields) for part in media])
+
+
+def without_media(message: Message, edits: Edits) -> bytes:
+    """The item's JSON with a text in place of content parts; without those whose text is empty. Raises `NotEditable` if
+    none would be left."""
     fields = RAWS.decode(message.raw)
-    for key in {str(part.place[0]) for part in media}:
-        places = {int(part.place[1]) for part in media if part.place[0] == key}
-        fields[key] = wire_media.without_media(fields[key], places, INPUT_TEXT, text)
+    for key in {str(part.place[0]) for part, _ in edits}:
+        texts = {int(part.place[1]): text for part, text in edits if part.place[0] == key}
+        fields[key] = wire_media.without_media(fields[key], texts, INPUT_TEXT)
     return msgspec.json.encode(fields)
 
 
@@ -238,6 +249,14 @@ def _content_part(
     if name not in MEDIA_TYPES:
         return Part(PartKind.OPAQUE, "", call, name, place, editable=False)
     return Part(PartKind.MEDIA, "", call, name, place, editable=False, removable=editable)
+
+
+def _attachment(part: Part, fields: Mapping[str, Any]) -> Attachment:
+    """The image or file of a part."""
+    key, place = part.place
+    media: Mapping[str, Json] = fields[str(key)][place]  # where `parts` found it
+    source = next((text for name in SOURCES if (text := string(media.get(name)))), "")
+    return Attachment(part, source, part.name == FILE, string(media.get("filename")))
 
 
 def _call(fields: Mapping[str, Json], key: str, editable: bool) -> Part:

@@ -308,7 +308,8 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
     marks = Marks(draft.room, draft.fixed, low, _older(params), exact=exact, counting=counting)
     found = replay(blocks, marks, (lambda place: short(place).tokens) if exact else about, _claimed(draft, facts))
     brief = found.brief(blocks)
-    claimed = {i: _with_lines(blocks[i], draft, facts) for i in brief if blocks[i].user is not None}
+    lines = {i: _with_lines(blocks[i], draft, facts) for i in brief if blocks[i].user is not None}
+    claimed = {i: block for i, block in lines.items() if block is not blocks[i]}  # the others are rounds
     made = [
         _because(claimed.get(i, short(i)) if i in brief else blocks[i].within(cost), found.worth.get(i, 0.0) / HIGHEST)
         for i, cost in found.costs.items()

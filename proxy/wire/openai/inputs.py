@@ -23,6 +23,7 @@ _TEXT = msgspec.json.Decoder(str)
 _IDS = msgspec.json.Decoder(list[int])
 
 misplaced = conversation.nowhere_misplaced
+attachments = conversation.no_attachments
 without_media = conversation.never_media
 without_reasoning = conversation.never_reasoning
 detached = conversation.never_detached

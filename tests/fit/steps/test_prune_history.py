@@ -23,6 +23,7 @@ from proxy.model.limits import Margin, Window
 from proxy.model.plan import Draft, Facts, Want
 from proxy.model.structs import replace
 from tests.makers import WordMeter, assistant, contents, draft, facts, message, system, tool_round, user, words
+from tests.pictures import anthropic_step, body, planned
 
 KNOWN = facts(1000)
 
@@ -414,3 +415,16 @@ def test_layout_best_quotes_what_fits_nowhere_as_a_whole_where_else_a_fifth_stay
     after = apply(before, replace(KNOWN, original=before), Params(recall=0.5, layout="best"))
     assert 2 not in indices(after) and lines[77] in contents(after)[-2]
     assert 0 <= after.room - after.prompt <= 0.2 * after.room
+
+
+def test_an_older_round_in_which_the_user_speaks_stays_in_its_short_form() -> None:
+    """In Messages results and what the user says to them are one message: it was counted short and sent whole."""
+    steps = [m for i in range(60) for m in anthropic_step(i, "https://h/a.png", f"Step {i}: " + words(60, f"r{i}x"))]
+    for i, m in enumerate(steps[1::2]):
+        m["content"] = [*m["content"], {"type": "text", "text": words(60, f"u{i}x")}]
+        m["content"][0]["content"] = m["content"][0]["content"][:1]
+    request = body("messages", [{"role": "user", "content": "Go."}, *steps])
+    for count in range(80, len(steps) + 2, 2):
+        made = planned("messages", {**request, "messages": request["messages"][: count - 1]}, 30_000)
+        assert {note.step for note in made.notes} <= {"prune_history"} and made.fits
+    assert made.draft.drops
