@@ -15,6 +15,7 @@ import msgspec
 
 from proxy.config import model_names
 from proxy.fit.money import BATCH, CACHES, DEFAULT_CACHE, NO_TIERS, Over, Prices, PromptCache, Rates
+from proxy.model.outcome import FAST
 
 # The modes of rows whose requests are measured, and of which one has no reply: all others pass through.
 MODES = frozenset({"chat", "completion", "responses", "embedding"})
@@ -166,6 +167,7 @@ def _by_tiers(row: Fields) -> Prices | None:
         return None
     found = [(tier, _tier(row, tier)) for tier in TIERS if any(f"{price}_{tier}" in row for price in PRICES)]
     found.append((BATCH, _batch(row, usual)))
+    found.append((FAST, _fast(row, usual)))
     tiers = {tier: prices for tier, prices in found if prices is not None}
     return Prices(usual, over=_over(row, usual, ""), tiers=tiers or NO_TIERS)
 
@@ -212,6 +214,15 @@ def _over(row: Fields, below: Rates, tier: str) -> Over:
             found.append((1000 * thousands - one_less, rates))
         below = rates
     return tuple(found)
+
+
+def _fast(row: Fields, usual: Rates) -> tuple[Rates, Over] | None:
+    """The prices of Claude's fast mode, which are a multiple of the usual ones; None if the table names none."""
+    own = row.get("provider_specific_entry")
+    times = own.get(FAST) if isinstance(own, dict) else None
+    if not isinstance(times, (int, float)):
+        return None
+    return usual.times(times), tuple((over, rates.times(times)) for over, rates in _over(row, usual, ""))
 
 
 def _batch(row: Fields, usual: Rates) -> tuple[Rates, Over] | None:

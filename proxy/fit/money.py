@@ -43,10 +43,9 @@ class Rates(NamedTuple):
     audio_reply: float | None = None
     reasoning: float | None = None
 
-    @property
-    def half(self) -> Rates:
-        """Half of each price."""
-        return Rates._make(None if price is None else price / 2 for price in self)
+    def times(self, factor: float) -> Rates:
+        """So many times each price."""
+        return Rates._make(None if price is None else price * factor for price in self)
 
     def prompt(self, tokens: int, cached: float = 0, written: float = 0, hour: float = 0, audio: float = 0) -> float:
         """The cost of a prompt, of which some tokens were read from the cache, others written to it, of these some for
@@ -142,7 +141,7 @@ class Prices:
         for threshold, rates in over:
             if prompt > threshold:
                 found = rates
-        return found.half if tier == BATCH and BATCH not in self.tiers else found
+        return found.times(0.5) if tier == BATCH and BATCH not in self.tiers else found
 
     @property
     def bills_writes(self) -> bool:
@@ -168,17 +167,25 @@ class Prices:
         """The estimated cost of a prompt that was not sent, with the reply that what was sent instead got.
 
         `usage` is that of what was sent. `trust`: the share of expected cached tokens that the upstream reports (0 to
-        1). Without `repeated`, as large a part of the prompt is cached as of what was sent.
+        1). Without `repeated`, as large a part of the prompt is cached as of what was sent; no less where more of that
+        was cached than expected: another worker has sent its prefix.
         """
         rates = self.of(prompt, usage.tier)
+        share = prompt * min(1.0, usage.cached / usage.prompt) if usage.prompt else 0.0
         if repeated is None:
-            cached = prompt * min(1.0, usage.cached / usage.prompt) if usage.prompt else 0.0
+            cached = share
         elif self.cache.marked and not usage.cached and not usage.written:
             cached = 0.0  # the client does not mark what is to be cached
         else:
             cached = trust * self.cache.expected(repeated, min(prompt, repeated.asked))
+            cached = max(cached, share) if self.was_sent_elsewhere(repeated, usage) else cached
         writes = not self.cache.marked or usage.cached or usage.written
         return self._sum(rates, prompt, cached, self._written(prompt, cached) if writes else 0.0, usage)
+
+    def was_sent_elsewhere(self, repeated: Repeated, usage: Usage) -> bool:
+        """Whether more was cached of a prompt than what this worker had sent of it: another one has."""
+        moved = repeated.prefix == MOVED
+        return usage.cached > self.cache.expected(repeated, min(repeated.sent, usage.prompt), moved=moved)
 
     def _written(self, prompt: int, cached: float) -> float:
         """The tokens of a prompt that its provider's cache can hold and did not."""

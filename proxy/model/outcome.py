@@ -66,6 +66,7 @@ class Refusal:
 
 # The tiers of service that have prices of their own, by all their names; any other that an answer names is the usual.
 DEFAULT_TIER = "default"
+FAST = "fast"  # the fast mode of Claude
 TIERS = {
     "flex": "flex",
     "priority": "priority",

@@ -63,7 +63,8 @@ class Scan(msgspec.Struct, frozen=True):
     `head`: the bytes that the cost besides the messages depends on. `marks`: makes the digests under a seed; None if a
     count cannot be cached by bytes (images). `text`: the body without the `known` messages. `background`: the client
     need not wait for the reply, so nothing of a stream may wait for it. `compacts`: the provider is to compact the
-    conversation. `window`: the one that the request makes its server load, in tokens.
+    conversation. `window`: the one that the request makes its server load, in tokens. `tier`: of
+    service, as it asks for it; a value of `proxy.model.outcome.TIERS`.
     """
 
     model: str
@@ -78,6 +79,7 @@ class Scan(msgspec.Struct, frozen=True):
     background: bool = False
     compacts: bool = False
     window: int | None = None
+    tier: str = ""
 
     @property
     def new(self) -> int:

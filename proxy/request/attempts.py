@@ -17,7 +17,7 @@ from proxy.request.restated_answers import asked_beyond_sent
 from proxy.request.split_requests import PieceSender
 from proxy.request.stages import Planned, Record
 from proxy.request.work import Pool
-from proxy.wire.headers import REQUEST_ID, Header, answered_id, value_of
+from proxy.wire.headers import REQUEST_ID, Header, answered_id, reported_cost, value_of
 
 MAX_HEALS = 2  # requests that are sent after the first one (section 2)
 # Headers that describe the body's bytes: they are wrong for another payload.
@@ -64,6 +64,7 @@ class Attempts:
         else:
             answer = await backend.upstream.send("POST", target, headers, payload)
         record.answered(answer.status)
+        record.cost_reported = reported_cost(answer.headers)
         record.request_id = answered_id(answer.headers) or value_of(headers, REQUEST_ID) or b""
         if backend.route is None:  # only there a client's own key is used
             self.keys.record(headers, answer.status, len(received.body))

@@ -7,8 +7,9 @@ import asyncio
 import msgspec
 from msgspec.structs import replace
 
+from proxy.fit.money import BROKEN_OFF
 from proxy.http.memory_budget import Room
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import Extra, Outcome, Usage
 from proxy.request.backend import Backend
 from proxy.request.figures import Figures, figures_of
 from proxy.request.shown import Keeping
@@ -82,13 +83,15 @@ class RequestContext(msgspec.Struct):
             figures.outcome,
             result=record.result or figures.outcome.result or "passed",
             status=0 if answered is None else answered.status,
-            usage=None if answered is None else answered.reported,
+            usage=None if answered is None else _reported(answered, record),
             own_seconds=record.own_seconds,
             upstream_seconds=record.upstream_seconds,
             first_byte_seconds=record.first_byte_seconds,
             attempts=record.attempts,
             request_id=request_id(record.request_id) if record.request_id else "",
         )
+        if answered is not None and outcome.result in BROKEN_OFF:
+            outcome = replace(outcome, came=answered.came)
         return outcome if record.is_plain else self._with_events(outcome)
 
     def _with_events(self, outcome: Outcome) -> Outcome:
@@ -106,3 +109,12 @@ class RequestContext(msgspec.Struct):
             phases=() if record.phases is None else tuple(record.phases.items()),
             upstream=record.upstream,
         )
+
+
+def _reported(answered: Answered, record: Record) -> Usage | None:
+    """The usage that the upstream reported; with what its header says that it costs, where the usage does not."""
+    usage, cost = answered.reported, record.cost_reported
+    if usage is None or cost is None:
+        return usage
+    extra = usage.extra or Extra()
+    return usage if extra.cost is not None else replace(usage, extra=replace(extra, cost=cost))

@@ -78,6 +78,7 @@ def _figures(received: Received, planned: Planned, sent: bool, keeping: Keeping 
             scan.model,
             uncounted=counted is not None and counted.skipped,
             stream=scan.stream,
+            tier=scan.tier,
             path=received.path,
         )
         return Figures(outcome, scanned.tenant, scanned.probing, shown=_kept(keeping, received, scanned))
@@ -107,6 +108,7 @@ def _figures(received: Received, planned: Planned, sent: bool, keeping: Keeping 
         total.messages,
         total.messages if sent else 0,
         stream=scan.stream,
+        tier=scan.tier,
         path=received.path,
         shape=shape_of(total.unit),
     )
@@ -171,6 +173,7 @@ def _of_plan(scanned: Scanned, planned: Planned, descent: Descent, was_sent: boo
         notes=plan.notes if was_sent and received.may_change else (),
         uncounted=counted is not None and counted.skipped,
         stream=scanned.scan.stream,
+        tier=scanned.scan.tier,
         path=received.path,
         planned=plan.notes if was_sent and not received.may_change else (),
         planned_result=_planned_result(plan) if was_sent and not received.may_change else "",

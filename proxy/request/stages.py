@@ -211,6 +211,11 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
         """The usage that the upstream reported."""
         return self.usage if self.tap is None else self.tap.usage
 
+    @property
+    def came(self) -> int:
+        """About how many tokens of the reply came, of one that broke off."""
+        return 0 if self.tap is None else self.tap.came
+
 
 class Record(msgspec.Struct):
     """Attempts, times and costs of a request while it is under way. Times of `time.perf_counter`, in seconds.
@@ -219,6 +224,7 @@ class Record(msgspec.Struct):
     the first one. `trace`: if the request is sampled. `upstream` is where the latest
     attempt went, if there are several. `phases`: parts of our own time by name, and of counts in the background.
     `held` is the body for a recording, once the request has dropped it; None if there was no room for it.
+    `cost_reported`: what a gateway says in a header that the request costs, in US dollars.
     `unreadable`: an answer was compressed in a way that is not decoded, and the next ones are asked for as plain text.
     """
 
@@ -234,6 +240,7 @@ class Record(msgspec.Struct):
     first_byte_seconds: float | None = None
     upstream: str = ""
     held: bytes | None = b""
+    cost_reported: float | None = None
     unreadable: bool = False
     _sent_at: float = 0.0
     _waiting_since: float = 0.0

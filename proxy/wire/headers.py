@@ -127,6 +127,8 @@ def value_of(headers: Sequence[Header], name: bytes) -> bytes | None:
     return None
 
 
+LITELLM_COST = b"x-litellm-response-cost"
+MAX_COST = 1_000_000.0  # US dollars: no request costs more
 REQUEST_ID, ANTHROPIC_ID = b"x-request-id", b"request-id"
 ID = re.compile(r"(?!sk-)[\w.:/+=-]{1,80}", re.ASCII)  # the form of an id
 
@@ -140,6 +142,22 @@ def answered_id(headers: Sequence[Header]) -> bytes | None:
         if name == ANTHROPIC_ID and not found:
             found = value
     return found
+
+
+def reported_cost(headers: Sequence[Header]) -> float | None:
+    """What LiteLLM's proxy says that a request costs, in US dollars. It says 0 of what it knows no price of: None."""
+    for name, value in headers:
+        if name == LITELLM_COST:
+            return _cost(value)
+    return None
+
+
+def _cost(value: bytes) -> float | None:
+    try:
+        cost = float(value)
+    except ValueError:
+        return None
+    return cost if 0 < cost <= MAX_COST else None
 
 
 def request_id(value: bytes) -> str:

@@ -22,7 +22,8 @@ from typing import TypeVar
 import msgspec
 from xxhash import xxh3_64
 
-from proxy.model.lenient_json import UNREADABLE
+from proxy.model.lenient_json import UNREADABLE, raw_value
+from proxy.model.outcome import TIERS
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
 
 MAX_NUMBER = 10**15  # a larger number is no count, and would overflow later arithmetic
@@ -75,6 +76,12 @@ def decoded_request(
         return decoder.decode(body), body, None
     except UNREADABLE as error:
         raise unreadable(error, body) from None
+
+
+def asked_tier(raw: msgspec.Raw) -> str:
+    """The tier of service that a request asks for, a value of `TIERS`; empty for any that has no price of its own."""
+    name = raw_value(raw)
+    return TIERS.get(name.lower(), "") if isinstance(name, str) else ""
 
 
 def check_count(count: int) -> None:

@@ -37,7 +37,7 @@ class Tap:
 
     __slots__ = (
         *("_api", "_coding", "_cut", "_encoded", "_inflate", "_kept", "_kind", "_max", "_size", "_stale", "_start"),
-        "_state",
+        *("_state", "_total"),
     )
 
     def __init__(self, api: Api, content_type: str = "", encoding: str = "") -> None:
@@ -49,7 +49,7 @@ class Tap:
         self._kind = kind_of(content_type) if self._encoded or self._coding in IDENTITY else ""
         self._max = KEEP_STREAM if self._kind in STREAMS else KEEP_JSON
         self._kept: deque[bytes] = deque()
-        self._size = 0
+        self._size = self._total = 0
         self._cut = self._stale = False
         self._state = ResponseState()
 
@@ -63,6 +63,7 @@ class Tap:
             return
         self._kept.append(chunk)
         self._size += len(chunk)
+        self._total += len(chunk)
         self._stale = True
         if self._size > self._max:
             self._drop()
@@ -100,6 +101,15 @@ class Tap:
     def content_seen(self) -> bool:
         """Whether something of a reply came: text, reasoning, a tool call, a refusal to answer."""
         return self._state.content or self._read_new().content
+
+    @property
+    def came(self) -> int:
+        """About how many tokens of a reply came in a stream: one in each of its events, as most servers send them."""
+        if self._kind not in STREAMS or not self._size:
+            return 0
+        data = b"".join(self._kept)
+        count = with_lf(data).count(END) if self._kind == STREAM else data.count(ndjson.END)
+        return round(count * self._total / self._size)
 
     def _inflated(self, chunk: bytes) -> bytes:
         if self._inflate is None:

@@ -6,11 +6,13 @@ Nothing here raises.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping
 
 from proxy.model.lenient_json import Json, raw_places, raw_value
-from proxy.model.outcome import Usage
+from proxy.model.outcome import DEFAULT_TIER, TIERS, Extra, Usage
+from proxy.wire.headers import MAX_COST
 
 MAX_OBJECT = 16_384  # bytes from a usage object's start in which it must end
 MAX_TOKENS = 10**15  # a larger number is no count, and would overflow later arithmetic
@@ -20,6 +22,25 @@ Read = Callable[[Mapping[str, Json], Usage | None], Usage | None]
 def count_of(value: Json) -> int | None:
     """A value as a count of tokens; None if it is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TOKENS else None
+
+
+def cost_of(value: Json) -> float | None:
+    """A value as a cost in US dollars; None if it is none."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    return number if 0 <= number <= MAX_COST else None
+
+
+def tier_of(value: Json) -> str:
+    """The tier of service of its name: a value of `TIERS`, `DEFAULT_TIER` for any other; empty if it is no name."""
+    return TIERS.get(value.lower(), DEFAULT_TIER) if isinstance(value, str) and value else ""
+
+
+def extra_of(extra: Extra) -> Extra | None:
+    """The same; None if it has nothing."""
+    return None if extra == NOTHING else extra
+
+
+NOTHING = Extra()
 
 
 def with_more(reported: bytes, keys: Collection[str], more: int) -> bytes:

@@ -5,9 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from proxy.fit.money import BREAKPOINT, CACHES, Bill, Prices, PromptCache, Rates, Sum, bill, is_unchanged, used
-from proxy.model.outcome import MOVED, Outcome, Repeated, Usage
+from proxy.fit.money import (
+    BREAKPOINT,
+    CACHES,
+    Bill,
+    Prices,
+    PromptCache,
+    Rates,
+    Sum,
+    Unpriced,
+    bill,
+    is_plain,
+    is_unchanged,
+    paid,
+    price,
+    used,
+)
+from proxy.model.outcome import MOVED, Extra, Outcome, Repeated, Usage
 
 MILLION = 1_000_000
 
@@ -27,8 +43,8 @@ GEMINI = Prices(rates(1.25, 10, 0.125), CACHES["gemini"], ((200_000, rates(2.5, 
 
 def answered(prompt: int, sent: int, usage: Usage | None, **more: Any) -> Outcome:
     """A request of `prompt` tokens that was answered after `sent` tokens were sent."""
-    facts: dict[str, Any] = {"model": "m", "model_sent": "m", "attempts": 1} | more
-    return Outcome("chat", "fitted", 200, prompt=prompt, prompt_sent=sent, usage=usage, **facts)
+    facts: dict[str, Any] = {"result": "fitted", "model": "m", "model_sent": "m", "attempts": 1} | more
+    return Outcome("chat", status=200, prompt=prompt, prompt_sent=sent, usage=usage, **facts)
 
 
 def dollars(found: Sum) -> tuple[float, float]:
@@ -211,3 +227,69 @@ def test_a_cache_that_reads_at_breakpoints_is_expected_to_read_nothing_of_a_prom
     assert CACHES["openai"].expected(moved, 4_096, moved=True) == 4_096
     assert used(answered(6_000, 5_000, None, repeated=moved), AT_BREAKPOINTS) == Usage(5_000)
     assert used(answered(6_000, 5_000, None, repeated=kept), AT_BREAKPOINTS) == Usage(5_000, 0, 4_000)
+
+
+def test_M19_what_another_worker_sent_before_is_seen_in_what_the_upstream_had_cached() -> None:
+    """This worker saw nothing of the conversation; the upstream had 1,920 of the 2,000 tokens sent in its cache. Of the
+    original as large a part is taken to be cached: 3,840 of 4,000."""
+    usage = Usage(2_000, 0, 1_920)
+    found = bill(answered(4_000, 2_000, usage, repeated=Repeated(0, 0, prefix="first")), usage, GPT_4O, GPT_4O)
+    assert found is not None and found.asked is not None
+    assert dollars(found.asked) == pytest.approx((10_000, 160 * 2.5 + 3_840 * 1.25))
+    seen = Repeated(3_072, 1_930, prefix="kept")  # this worker knows of as much: it also knows what the original has
+    found = bill(answered(4_000, 2_000, usage, repeated=seen), usage, GPT_4O, GPT_4O)
+    assert found is not None and found.asked is not None
+    assert dollars(found.asked)[1] == pytest.approx(10_000 - 3_072 * 1.25)
+
+
+def test_M6_of_an_answer_that_broke_off_what_came_is_billed() -> None:
+    broken = answered(4_000, 2_000, None, result="cancelled", came=30)
+    assert used(replace(broken, result="cancelled"), CACHES["openai"]) == Usage(2_000, 30)
+    begun = replace(broken, usage=Usage(2_100, 1, 500))  # as Anthropic's first event says
+    assert used(begun, CACHES["anthropic"]) == Usage(2_100, 30, 500)
+    assert used(replace(begun, usage=Usage(2_100, 90)), CACHES["anthropic"]) == Usage(2_100, 90)
+    assert used(replace(begun, result="passed"), CACHES["anthropic"]) == Usage(2_100, 1, 500)
+
+
+def test_M6_the_tier_that_is_reported_outranks_the_one_that_is_asked_for() -> None:
+    flex = Prices(rates(2, 10), tiers={"flex": (rates(1, 5), ())})
+    asked = answered(1_000, 1_000, Usage(1_000, 100), tier="flex")
+    assert used(asked, flex.cache) == Usage(1_000, 100, tier="flex")
+    assert used(replace(asked, usage=Usage(1_000, 100, tier="default")), flex.cache) == Usage(
+        1_000, 100, tier="default"
+    )
+    assert [
+        dollars(flex.bill(Usage(1_000, 100, tier=tier)))[0] for tier in ("flex", "default", "priority", "batch")
+    ] == [*(1_500, 3_000, 3_000, 1_500)]
+    assert not is_plain(asked) and is_plain(replace(asked, usage=Usage(1_000, 100, tier="default")))
+
+
+def test_M5_a_reported_cost_outranks_ours_and_scales_what_was_not_sent() -> None:
+    """By ours 2,000 tokens cost 5,000 millionths; the upstream says 4,000. The original is four fifths of ours, too."""
+    usage = Usage(2_000, extra=Extra(cost=0.004))
+    assert paid(GPT_4O, usage) == Sum(0.004, 0.004) == paid(None, usage)
+    found = bill(answered(4_000, 2_000, usage), usage, GPT_4O, GPT_4O)
+    assert found is not None and found.asked is not None and dollars(found.asked)[0] == pytest.approx(8_000)
+    assert bill(answered(4_000, 2_000, usage), usage, None, None) is None, "nobody knows what the original costs"
+    assert bill(answered(2_000, 2_000, usage), usage, None, None) == Bill(Sum(0.004, 0.004), Sum(0.004, 0.004))
+    cached = Usage(2_000, 0, 1_000, extra=Extra(cost=0.00375))
+    reported = paid(GPT_4O, cached)
+    assert isinstance(reported, Sum) and dollars(reported) == (5_000, 3_750), (
+        "without the cache by as much more as ours"
+    )
+
+
+def test_M6_audio_and_thinking_are_at_most_what_there_is() -> None:
+    found = Prices(rates(2, 10, None, None, None, 20, 50, 30))
+    heard = Usage(1_000, 100, reasoning=60, extra=Extra(audio=2_000, audio_reply=90))
+    assert dollars(found.bill(heard))[0] == 1_000 * 20 + 60 * 30 + 40 * 50
+    assert dollars(found.bill(Usage(1_000, 100, 900, extra=Extra(audio=300))))[1] == 900 * 2 + 100 * 20 + 1_000
+
+
+def test_a_price_is_that_of_the_model_that_answered_where_the_named_one_has_none() -> None:
+    def prices(model: str, upstream: str | None) -> Prices | None:
+        return GPT_4O if (model, upstream) == ("gpt-4o", "azure") else None
+
+    assert price(prices, "billing", "azure", Usage(1_000, model="gpt-4o")) == GPT_4O.bill(Usage(1_000))
+    assert price(prices, "billing", "azure", Usage(1_000)) is Unpriced.MODEL
+    assert price(prices, "gpt-4o", "azure", None) is Unpriced.TOKENS

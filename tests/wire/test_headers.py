@@ -12,6 +12,7 @@ from proxy.wire.headers import (
     answered_id,
     connection_options,
     head_of,
+    reported_cost,
     request_id,
     spellings,
     to_client,
@@ -130,3 +131,12 @@ def test_names_that_clients_invent_are_told_apart_without_being_remembered() -> 
     for number in range(2 * MOST_NAMES):
         assert test[b"x%d" % number] and not test[b"y%d" % number]
     assert test[b"x" * 1_000] and len(test) == MOST_NAMES and b"x" * 1_000 not in test
+
+
+@pytest.mark.parametrize(
+    ("value", "cost"),
+    [(b"0.25", 0.25), (b"1e-05", 1e-05), (b"0", None), (b"-1", None), (b"None", None), (b"nan", None), (b"1e9", None)],
+)
+def test_a_gateway_says_what_a_request_costs(value: bytes, cost: float | None) -> None:
+    assert reported_cost([(b"server", b"x"), (b"x-litellm-response-cost", value)]) == cost
+    assert reported_cost([(b"server", b"x")]) is None

@@ -260,3 +260,13 @@ def test_lines_of_json_are_read_as_events_are() -> None:
     broken = Tap(OLLAMA, "application/x-ndjson; charset=utf-8")
     broken.feed(part + b'{"error":"gone"}')
     assert broken.error == b'{"error":"gone"}' and not broken.done
+
+
+def test_of_a_stream_it_knows_about_how_many_tokens_came() -> None:
+    assert fed([ROLE, *[WORD] * 50]).came == 51
+    long = fed([ROLE, *[WORD] * 2_000])  # whose beginning is dropped
+    assert long.came == pytest.approx(2_001, rel=0.02)
+    lines = Tap(OLLAMA, "application/x-ndjson")
+    lines.feed(b'{"response":"a","done":false}\n' * 7)
+    assert lines.came == 7
+    assert fed([b'{"id": "1"'], "application/json").came == fed([]).came == 0

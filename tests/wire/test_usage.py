@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from proxy.model.lenient_json import Json
 from proxy.model.outcome import Usage
-from proxy.wire.usage import MAX_OBJECT, MAX_TOKENS, count_of, usage_in_tail, with_more
+from proxy.wire.usage import MAX_OBJECT, MAX_TOKENS, cost_of, count_of, tier_of, usage_in_tail, with_more
 
 BEFORE = Usage(7, 1)
 START = re.compile(rb'"spent"\s*:\s*\{')
@@ -58,3 +59,19 @@ def test_counts_rise_where_they_stand_and_what_is_no_count_stays() -> None:
 @pytest.mark.parametrize("value", [b"9" * 40, b"1e300", b"12.0", b"true", b"null", b'"7"', b"[7]", b"-0.5"])
 def test_a_value_of_any_other_kind_stays_as_it_is(value: bytes) -> None:
     assert with_more(b'{"in":%b}' % value, {"in"}, 10) == b'{"in":%b}' % value
+
+
+@pytest.mark.parametrize("value", [True, "0.1", None, -0.1, float("nan"), float("inf"), 1e9, [], {}])
+def test_what_is_no_cost_is_none(value: Any) -> None:
+    assert cost_of(value) is None
+
+
+def test_a_cost_is_a_number_of_dollars() -> None:
+    assert [cost_of(value) for value in (0, 1, 0.0025)] == [0.0, 1.0, 0.0025]
+
+
+def test_a_tier_of_service_has_many_names() -> None:
+    names = ("flex", "PRIORITY", "fast", "ON_DEMAND_PRIORITY", "batch", "standard", "on_demand", "scale", "", None, 5)
+    assert [tier_of(name) for name in names] == [
+        *("flex", "priority", "priority", "priority", "batch", "default", "default", "default", "", "", "")
+    ]

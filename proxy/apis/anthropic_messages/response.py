@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, Json, RawFields, changed_at, raw_fields, raw_value, string
-from proxy.model.outcome import Usage
+from proxy.model.names import name_of
+from proxy.model.outcome import FAST, Extra, Usage
 from proxy.wire.sse import last_match
-from proxy.wire.usage import MAX_TOKENS, count_of, usage_in_tail, with_more
+from proxy.wire.usage import MAX_TOKENS, count_of, tier_of, usage_in_tail, with_more
 
 # Anthropic pads the last events with blanks.
 END = re.compile(rb'age_stop"\s*\}\s*\Z')
@@ -48,17 +49,25 @@ TYPES: Mapping[int, str] = {
 INVALID = "invalid_request_error"
 
 
+NULL = msgspec.Raw(b"null")
+
+
 class _Counts(msgspec.Struct, gc=False):
     input_tokens: int
     output_tokens: int
     cache_creation_input_tokens: int | None = None
     cache_read_input_tokens: int | None = None
+    cache_creation: msgspec.Raw = NULL
+    server_tool_use: msgspec.Raw = NULL
+    service_tier: str | None = None
+    speed: str | None = None
 
 
 class _Response(msgspec.Struct, gc=False):
     type: str
     usage: _Counts
     stop_reason: str | None = None
+    model: str = ""
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -82,7 +91,9 @@ def complete_usage(body: bytes) -> Usage | None:
     prompt = counts.input_tokens + cached + (written or 0)
     if not (0 <= counts.input_tokens <= prompt <= MAX_TOKENS and 0 <= cached and 0 <= (written or 0)):
         return None
-    return Usage(prompt, counts.output_tokens, cached, written=written)
+    extra = _extra_of(raw_value(counts.cache_creation), raw_value(counts.server_tool_use), NO_EXTRA)
+    tier, model = _tier(counts.service_tier, counts.speed), name_of(response.model)
+    return Usage(prompt, counts.output_tokens, cached, written=written, tier=tier, model=model, extra=extra)
 
 
 def event_kind(data: bytes) -> EventKind:
@@ -203,7 +214,8 @@ def _usage_in(fields: RawFields, before: Usage | None) -> Usage | None:
     for holder in (fields, raw_fields(fields.get(MESSAGE, b""))):
         reported = raw_value(holder["usage"]) if "usage" in holder else None
         if isinstance(reported, dict):
-            return _usage(reported, before)
+            found, model = _usage(reported, before), raw_value(holder["model"]) if "model" in holder else None
+            return replace(found, model=name_of(model)) if found is not None and isinstance(model, str) else found
     return before
 
 
@@ -211,10 +223,31 @@ def _usage(reported: Mapping[str, Json], before: Usage | None) -> Usage | None:
     """The prompt is the sum of what was not cached, what was written to the cache, and what was read from it. The
     `message_delta` of older versions reports the reply alone: then the prompt stays as it was."""
     rest, reply = count_of(reported.get("input_tokens")), count_of(reported.get("output_tokens"))
+    extra = NO_EXTRA if before is None or before.extra is None else before.extra
+    billed = _extra_of(reported.get("cache_creation"), reported.get("server_tool_use"), extra)
     if rest is None:
-        return before and replace(before, completion=before.completion if reply is None else reply)
+        return before and replace(before, completion=before.completion if reply is None else reply, extra=billed)
     written, cached = (count_of(reported.get(f"cache_{what}_input_tokens")) for what in ("creation", "read"))
     prompt = rest + (written or 0) + (cached or 0)
     if before is not None and prompt < before.prompt:  # an event that leaves the cached part out
-        return replace(before, completion=reply or 0)
-    return Usage(prompt, reply or 0, cached or 0, written=written)
+        return replace(before, completion=reply or 0, extra=billed)
+    named, tier = "" if before is None else before.model, _tier(reported.get("service_tier"), reported.get("speed"))
+    tier = tier or ("" if before is None else before.tier)
+    return Usage(prompt, reply or 0, cached or 0, written=written, tier=tier, model=named, extra=billed)
+
+
+NO_EXTRA = Extra()
+
+
+def _tier(tier: Json, speed: Json) -> str:
+    """The tier of service; that of the fast mode is `FAST`, whose prices are a multiple of the usual ones."""
+    return FAST if speed == FAST else tier_of(tier)
+
+
+def _extra_of(kept: Json, tools: Json, before: Extra) -> Extra | None:
+    """What is billed otherwise: by the objects that say how long what was written to the cache is kept, and which tools
+    the provider ran. What they do not say stays as it was."""
+    hour = count_of(kept.get("ephemeral_1h_input_tokens")) if isinstance(kept, dict) else None
+    searches = count_of(tools.get("web_search_requests")) if isinstance(tools, dict) else None
+    hour, searches = before.written_hour if hour is None else hour, before.searches if searches is None else searches
+    return Extra(written_hour=hour, searches=searches) if hour or searches else None

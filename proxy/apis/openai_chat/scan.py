@@ -15,7 +15,7 @@ from proxy.model import oversized_json
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.wire import scan as shared
-from proxy.wire.scan import NULL, Update, check_count, decoded_request, prefix_digest, token_limit
+from proxy.wire.scan import NULL, Update, asked_tier, check_count, decoded_request, prefix_digest, token_limit
 
 MESSAGES = "messages"
 RESULTS = ("tool", "function")
@@ -67,6 +67,7 @@ class _Request(msgspec.Struct, gc=False):
     prediction: msgspec.Raw = NULL
     audio: msgspec.Raw = NULL
     modalities: msgspec.Raw = NULL
+    service_tier: msgspec.Raw = NULL
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -111,6 +112,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         seen=state,
         known=known,
         text=text,
+        tier="" if request.service_tier is NULL else asked_tier(request.service_tier),
     )
 
 

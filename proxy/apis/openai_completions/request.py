@@ -22,7 +22,7 @@ from proxy.model.scan import KnownPrefix, Scan, ScanState
 from proxy.wire.body import Whole, copied, decoded, without_fields
 from proxy.wire.openai import inputs
 from proxy.wire.openai.inputs import count_ids, inputs_in, is_list, together
-from proxy.wire.scan import NULL, NotUnderstood, check_count, reason, token_limit, unreadable
+from proxy.wire.scan import NULL, NotUnderstood, asked_tier, check_count, reason, token_limit, unreadable
 
 PATH = "/v1/completions"
 BARE_PATH = PATH.removeprefix("/v1")  # of clients whose base URL has no /v1: most upstreams accept it, too
@@ -42,6 +42,7 @@ class _Request(msgspec.Struct, gc=False):
     suffix: msgspec.Raw = NULL
     n: int | None = None
     stream: bool | None = None
+    service_tier: msgspec.Raw = NULL
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -68,7 +69,8 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     most = max(memoryview(raw).nbytes for raw in prompts) + memoryview(request.suffix).nbytes
     reserve = _reply(request.max_tokens)
     seen = ScanState(count=len(prompts))
-    return Scan(name_of(request.model), reserve, bool(request.stream), most, seen=seen, text=body)
+    tier = "" if request.service_tier is NULL else asked_tier(request.service_tier)
+    return Scan(name_of(request.model), reserve, bool(request.stream), most, seen=seen, text=body, tier=tier)
 
 
 def parse(

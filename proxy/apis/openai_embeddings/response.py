@@ -12,6 +12,7 @@ import msgspec
 
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, Json, RawFields, raw_fields, raw_value
+from proxy.model.names import name_of
 from proxy.model.outcome import Usage
 from proxy.wire.openai import choices, errors
 from proxy.wire.openai.choices import landmarks as landmarks
@@ -29,12 +30,14 @@ _ITEMS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 class _Counts(msgspec.Struct):
     prompt_tokens: int
     total_tokens: int | None = None
+    cost: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Response(msgspec.Struct):
     object: str
     data: msgspec.Raw
     usage: _Counts
+    model: str = ""
     error: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -49,7 +52,10 @@ def complete_usage(body: bytes) -> Usage | None:
         return None
     if found.object != "list" or bytes(found.error) not in choices.EMPTY or bytes(found.data) in EMPTY:
         return None
-    return Usage(found.usage.prompt_tokens, 0) if 0 <= found.usage.prompt_tokens <= MAX_TOKENS else None
+    prompt = found.usage.prompt_tokens
+    if bytes(found.usage.cost) != b"null":
+        return usage_in(raw_fields(body))
+    return Usage(prompt, model=name_of(found.model)) if 0 <= prompt <= MAX_TOKENS else None
 
 
 def event_kind(data: bytes) -> EventKind:

@@ -17,12 +17,13 @@ from proxy.apis.openai_responses.scan import INPUT
 from proxy.errors import CONTEXT_LENGTH_EXCEEDED
 from proxy.model.api import ErrorFields, EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value, string
-from proxy.model.outcome import Usage
+from proxy.model.names import name_of
+from proxy.model.outcome import Extra, Usage
 from proxy.wire.openai import errors
 from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
 from proxy.wire.openai.usage import with_more_prompt as with_more_prompt
 from proxy.wire.sse import last_match
-from proxy.wire.usage import MAX_TOKENS
+from proxy.wire.usage import MAX_TOKENS, extra_of, tier_of
 
 # OpenAI refuses in a stream that has begun: the first events come at once, the refusal when the prompt was counted.
 HOLD_S = 10.0
@@ -39,15 +40,28 @@ OBJECTS = ("response", COMPACTION)
 EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
 
 
+# The items of an answer that are searches of the web; a text in JSON has no such quotes.
+SEARCH, SEARCH_ITEM = b"web_search_call", re.compile(rb'"type"\s*:\s*"web_search_call"')
+NULL = msgspec.Raw(b"null")
+
+
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+
+
+class _ReplyDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
 
 
 class _Counts(msgspec.Struct):
     input_tokens: int
     output_tokens: int | None = None
     input_tokens_details: _Details | None = None
+    output_tokens_details: _ReplyDetails | None = None
+    cost: msgspec.Raw = NULL
+    cost_in_usd_ticks: msgspec.Raw = NULL
+    server_side_tool_usage_details: msgspec.Raw = NULL
 
 
 class _Reason(msgspec.Struct):
@@ -61,7 +75,9 @@ class _Response(msgspec.Struct, gc=False):
     incomplete_details: _Reason | None = None
     id: str = ""
     store: bool | None = None
-    error: msgspec.Raw = msgspec.Raw(b"null")
+    error: msgspec.Raw = NULL
+    model: str = ""
+    service_tier: str | None = None
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -90,7 +106,12 @@ def complete_usage(body: bytes) -> Usage | None:
     details = counts.input_tokens_details
     cached, written = (details.cached_tokens or 0, details.cache_write_tokens) if details else (0, None)
     stored_as = "" if found.store is False else found.id
-    return Usage(counts.input_tokens, counts.output_tokens or 0, cached, stored_as, written)
+    if SEARCH in body or not (counts.cost is counts.cost_in_usd_ticks is counts.server_side_tool_usage_details is NULL):
+        fields = raw_fields(body)
+        return _searched(fields, usage_in(fields), stored_as)
+    thought = (counts.output_tokens_details.reasoning_tokens or 0) if counts.output_tokens_details else 0
+    tier, model = tier_of(found.service_tier), name_of(found.model)
+    return Usage(counts.input_tokens, counts.output_tokens or 0, cached, stored_as, written, thought, tier, model)
 
 
 def event_kind(data: bytes) -> EventKind:
@@ -121,7 +142,18 @@ def read(data: bytes, state: ResponseState, event: bytes = b"") -> ResponseState
     usage = usage_in(fields, state.usage)
     if usage is not None and usage is not state.usage and bytes(response.get("store", b"")) != b"false":
         usage = replace(usage, stored_as=string(raw_value(response["id"])) if "id" in response else "")
+    if usage is not state.usage and SEARCH in data:
+        usage = _searched(response, usage, "" if usage is None else usage.stored_as)
     return ResponseState(usage, finish, error, content, state.ended or kind in ENDS)
+
+
+def _searched(response: RawFields, usage: Usage | None, stored_as: str) -> Usage | None:
+    """The usage with the searches of the web that the answer has, which it does not count."""
+    if usage is None:
+        return None
+    extra, searches = usage.extra or Extra(), len(SEARCH_ITEM.findall(bytes(response.get("output", b""))))
+    found = extra_of(replace(extra, searches=max(extra.searches, searches)))
+    return replace(usage, stored_as=stored_as, extra=found)
 
 
 def read_tail(tail: bytes, state: ResponseState) -> ResponseState:

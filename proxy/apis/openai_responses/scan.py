@@ -20,7 +20,7 @@ from proxy.model.lenient_json import UNREADABLE
 from proxy.model.names import name_of
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan, ScanState
 from proxy.wire import scan as shared
-from proxy.wire.scan import NULL, NotUnderstood, Update, decoded_request, prefix_digest, reason, token_limit
+from proxy.wire.scan import NULL, NotUnderstood, Update, asked_tier, decoded_request, prefix_digest, reason, token_limit
 
 INPUT = "input"
 QUOTE = ord('"')
@@ -78,6 +78,7 @@ class _Request(msgspec.Struct, gc=False):
     prompt: msgspec.Raw = NULL
     context_management: msgspec.Raw = NULL
     truncation: msgspec.Raw = NULL
+    service_tier: msgspec.Raw = NULL
 
 
 class _Tool(msgspec.Struct, gc=False):
@@ -128,6 +129,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         text=text,
         background=bool(request.background),
         compacts=state.compacts,
+        tier="" if request.service_tier is NULL else asked_tier(request.service_tier),
     )
 
 

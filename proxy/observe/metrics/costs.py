@@ -18,7 +18,7 @@ from proxy.fit.money import (
     prices_for,
     used,
 )
-from proxy.model.outcome import MOVED, UNFITTED, Outcome, Usage
+from proxy.model.outcome import FIRST, MOVED, UNFITTED, Outcome, Usage
 from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.groups import OTHER, Group
 from proxy.observe.metrics.outcome_metrics import Metric
@@ -26,6 +26,7 @@ from proxy.observe.metrics.series import Series
 
 CACHE_ERRORS = (-0.5, -0.25, -0.1, -0.05, -0.01, 0.01, 0.05, 0.1, 0.25, 0.5)
 ACCEPTED, TOO_LONG = "accepted", "too_long"
+FEW = 3  # messages of a conversation without an earlier turn: instructions, a question, a retry
 KINDS = ("input", "output", "cache_read", "cache_write")
 REPORTED, USAGE, COUNT, PARTIAL, UNPRICED = BASES = ("reported", "usage", "count", "partial", "unpriced")
 
@@ -50,6 +51,11 @@ CACHE_ERROR = Metric(
     "Error of the expected cached tokens against the upstream's usage: (expected - reported) / prompt.",
     buckets=CACHE_ERRORS,
     base="sent",
+)
+UNSURE = Metric(
+    "plimsoll_net_unsure_requests_total",
+    "Cut requests whose earlier turns this worker did not see, or of which the upstream had cached more than it saw: "
+    "the cost of the original, net of the prompt cache, may be lower than estimated.",
 )
 ASKED = Metric(
     "plimsoll_cost_asked_usd_total",
@@ -87,7 +93,7 @@ PRICE = Metric(
     base="",
     newest=True,
 )
-COST_METRICS = (CUTS, REPEATED, CACHE_ERROR, ASKED, ASKED_NET, SENT, SENT_NET, PRICED, PRICE)
+COST_METRICS = (CUTS, REPEATED, CACHE_ERROR, UNSURE, ASKED, ASKED_NET, SENT, SENT_NET, PRICED, PRICE)
 
 
 @dataclass(slots=True)
@@ -138,6 +144,9 @@ class Costs:
             all_expected += expected
             if repeated.prefix:
                 self._count(CUTS, group, (repeated.prefix,), 1)
+                unseen = repeated.prefix == FIRST and outcome.messages_in > FEW
+                if unseen or (usage is not None and usage.cached > expected):
+                    self._count(UNSURE, group, (), 1)
             if usage is not None and usage.prompt:
                 trust.expected += expected
                 trust.reported += min(usage.cached, expected)

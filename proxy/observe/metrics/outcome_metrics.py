@@ -215,8 +215,8 @@ METRICS = (
     ),
     Metric(
         "plimsoll_prompt_tokens_total",
-        "Prompt tokens as clients sent them.",
-        value=attrgetter("prompt"),
+        "Prompt tokens as clients sent them, of requests that were sent upstream.",
+        value=lambda o: None if o.prompt_sent is None else o.prompt,
         keeps="caller",
     ),
     Metric(

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
 from proxy.model.api import EventKind, ResponseState
 from proxy.model.lenient_json import BROKEN, RawFields, raw_fields, raw_value
+from proxy.model.names import name_of
 from proxy.model.outcome import Usage
 from proxy.wire.openai.stream import END
 from proxy.wire.openai.usage import KEY, USAGE, usage_in, usage_in_tail
 from proxy.wire.sse import last_match
-from proxy.wire.usage import MAX_TOKENS
+from proxy.wire.usage import MAX_TOKENS, tier_of
 
 FINISH = re.compile(rb'_reason"\s*:\s*"([^"]{1,64})"')
 
@@ -37,15 +39,35 @@ EMPTY = frozenset((b'""', b"null", b"[]", b"{}", b"false"))
 _CHOICES = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
+NULL = msgspec.Raw(b"null")
+
+
 class _Details(msgspec.Struct):
     cached_tokens: int | None = None
     cache_write_tokens: int | None = None
+    audio_tokens: int | None = None
+
+
+class _ReplyDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+    audio_tokens: int | None = None
 
 
 class _Counts(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int | None = None
+    total_tokens: int = 0
     prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _ReplyDetails | None = None
+    cost: msgspec.Raw = NULL
+    cost_in_usd_ticks: msgspec.Raw = NULL
+    server_tool_use: msgspec.Raw = NULL
+    server_side_tool_usage_details: msgspec.Raw = NULL
+    extra_properties: msgspec.Raw = NULL
+
+
+PLAIN_COUNTS = (NULL,) * 5
+MORE = attrgetter("cost", "cost_in_usd_ticks", "server_tool_use", "server_side_tool_usage_details", "extra_properties")
 
 
 class _Choice(msgspec.Struct, gc=False):
@@ -56,7 +78,9 @@ class _Response(msgspec.Struct, gc=False):
     usage: _Counts
     object: str
     choices: list[_Choice]
-    error: msgspec.Raw = msgspec.Raw(b"null")
+    error: msgspec.Raw = NULL
+    model: str = ""
+    service_tier: str | None = None
 
 
 _RESPONSE = msgspec.json.Decoder(_Response)
@@ -80,13 +104,21 @@ def complete_usage(kind: str, body: bytes) -> Usage | None:
     for choice in response.choices:
         if choice.finish_reason not in ORDINARY:
             return None
-    details, completion = counts.prompt_tokens_details, counts.completion_tokens or 0
-    if details is None:
-        return Usage(counts.prompt_tokens, completion) if completion >= 0 else None
-    cached, written = details.cached_tokens or 0, details.cache_write_tokens
-    if completion < 0 or cached < 0 or (written is not None and written < 0):
+    details, completion = counts.prompt_tokens_details or NO_DETAILS, counts.completion_tokens or 0
+    replied = counts.completion_tokens_details or NO_REPLY_DETAILS
+    if details.audio_tokens or replied.audio_tokens or MORE(counts) != PLAIN_COUNTS:
+        return usage_in(raw_fields(body))
+    cached, written, thought = details.cached_tokens or 0, details.cache_write_tokens, replied.reasoning_tokens or 0
+    if completion < 0 or cached < 0 or thought < 0 or (written is not None and written < 0):
         return None
-    return Usage(counts.prompt_tokens, completion, cached, written=written)
+    unnamed = counts.total_tokens - counts.prompt_tokens - completion
+    if 0 < unnamed <= MAX_TOKENS:  # thinking that is only in the total
+        completion, thought = completion + unnamed, max(thought, unnamed)
+    tier = tier_of(response.service_tier)
+    return Usage(counts.prompt_tokens, completion, cached, "", written, thought, tier, name_of(response.model))
+
+
+NO_DETAILS, NO_REPLY_DETAILS = _Details(), _ReplyDetails()
 
 
 def event_kind(data: bytes) -> EventKind:

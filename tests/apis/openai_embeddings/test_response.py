@@ -30,7 +30,7 @@ def response(*vectors: str, tokens: int = 3, **fields: Any) -> bytes:
 
 
 def test_the_usage_of_a_complete_response_is_read() -> None:
-    assert complete_usage(response("[1.0]")) == Usage(3, 0)
+    assert complete_usage(response("[1.0]")) == Usage(3, 0, model="m")
     assert complete_usage(b'{"error": {}}') is None and complete_usage(response()) is None
     assert complete_usage(response("[1]", error={"message": "no"})) is None
 
@@ -39,7 +39,7 @@ def test_vectors_are_content_and_errors_are_not() -> None:
     assert event_kind(response("[1.0]")) is EventKind.CONTENT
     assert event_kind(b'{"error": {"message": "no"}}') is event_kind(b"{") is EventKind.OTHER
     state = read(response("[1.0]"), ResponseState())
-    assert state.content and state.usage == Usage(3, 0) and state.ended and state.error is None
+    assert state.content and state.usage == Usage(3, 0, model="m") and state.ended and state.error is None
     assert read(b'{"error": {"message": "no"}}', ResponseState()).error is not None
     assert read_tail(response("[1.0]")[-60:], ResponseState()).usage == Usage(3, 0)
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.fit.money import CACHES, Prices, Rates
-from proxy.model.outcome import Outcome, Repeated, Usage
+from proxy.model.outcome import Extra, Outcome, Repeated, Usage
 from proxy.observe.metrics.exposition import Metrics
 from tests.observe.outcomes import PASSED
 from tests.observe.scraping import scraped
@@ -128,3 +128,50 @@ def test_other_prices_hold_for_what_comes_after_them() -> None:
     found = scraped(metrics)
     assert dollars(found, "sent", SENT) == 3_000
     assert found["plimsoll_priced_requests_total{basis=unpriced,endpoint=chat,model=cheap}"] == 1
+
+
+def priced(found: dict[str, float], basis: str) -> float:
+    return found.get(f"plimsoll_priced_requests_total{{basis={basis},endpoint=chat,model=cheap}}", 0)
+
+
+def test_M6_what_broke_off_is_billed_as_partial_if_it_was_sent() -> None:
+    left = replace(PLAIN, result="cancelled", status=499, usage=None, attempts=1, came=40)
+    found = costed(left, replace(left, result="broken_off", status=200), replace(left, attempts=0, prompt_sent=None))
+    assert dollars(found, "sent", SENT) == dollars(found, "asked") == 2 * (2_000 + 400)
+    assert priced(found, "partial") == 2 and priced(found, "count") == priced(found, "unpriced") == 0
+    assert priced(costed(replace(left, result="upstream_error", status=504)), "partial") == 0
+
+
+def test_M5_a_reported_cost_is_billed_also_without_a_price() -> None:
+    said = replace(PLAIN, usage=Usage(1_000, 100, extra=Extra(cost=0.00125)))
+    found = costed(said, PLAIN)
+    assert dollars(found, "sent", SENT) == 1_250 + 3_000 and priced(found, "reported") == priced(found, "usage") == 1
+    free = costed(replace(said, model="free", model_sent="free"))
+    assert dollars(free, "sent", "endpoint=chat,model=free,original=accepted") == 1_250
+
+
+def test_M5_a_deployment_has_the_price_of_the_model_that_answers() -> None:
+    found = costed(replace(PLAIN, model="billing", model_sent="billing", usage=Usage(1_000, 100, model="cheap")))
+    assert dollars(found, "sent", "endpoint=chat,model=billing,original=accepted") == 3_000
+
+
+def test_M19_cuts_of_conversations_that_others_may_have_seen_are_counted() -> None:
+    first = Repeated(0, 0, prefix="first")
+    new = replace(CUT, usage=Usage(2_000), repeated=first, messages_in=2)
+    assert "plimsoll_net_unsure_requests_total{endpoint=chat,model=cheap}" not in costed(CUT, new)
+    unseen = replace(new, messages_in=9)
+    more = replace(CUT, usage=Usage(2_000, 0, 1_920))
+    assert costed(unseen, more, CUT)["plimsoll_net_unsure_requests_total{endpoint=chat,model=cheap}"] == 2
+
+
+def test_a_moved_request_is_asked_at_the_upstream_of_its_model() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def prices(model: str, upstream: str | None) -> Prices:
+        asked.append((model, upstream))
+        return CHEAP
+
+    metrics = Metrics(lambda model: model, prices=prices)
+    metrics.observe(replace(PLAIN, model="small", model_sent="large", upstream="other"))
+    scraped(metrics)
+    assert set(asked) == {("large", "other"), ("small", None)}
