@@ -27,7 +27,9 @@ class Cost(NamedTuple):
 
     @property
     def basis(self) -> str:
-        """What the cost follows from: the upstream's usage, or our count of the prompt."""
+        """What the cost follows from: the upstream's usage, our count of the prompt, or that of what broke off."""
+        if self.done.case.result == "broken_off":
+            return "partial"
         return "count" if self.done.reported is None else "usage"
 
     @property
@@ -111,7 +113,8 @@ def cost(one: Done, cached: int) -> Cost:
     """The cost of one request. `cached`: the tokens that the cache should hold of it as its client sent it."""
     assert one.prompt is not None and one.sent is not None
     price, prompt = PRICES[one.model_sent], one.sent if one.reported is None else one.reported
-    sent, net = price.of(prompt, one.reply), price.of(prompt, one.reply, one.cached)
+    reply = one.reply or int(one.case.headers.get("x-sim-abort", 0))  # a token for each event that came
+    sent, net = price.of(prompt, reply), price.of(prompt, reply, one.cached)
     if one.too_long:
         return Cost(one, sent, net)
     if not one.cut:

@@ -244,7 +244,7 @@ def cuts(played: Played) -> Mapping[str, Expected]:
     as_observed = next(one.cut for one in acted if one.case.name == "cut")  # the same request, in mode fit
     return {
         "Tokens cut": Grown({"Tokens cut": cut}),
-        "Share of prompts cut": Equal({"Share of prompts cut": cut / sum(one.prompt or 0 for one in measured)}),
+        "Share of prompts cut": Equal({"Share of prompts cut": cut / sum(one.prompt or 0 for one in sent)}),
         "Rescued": Grown({"Rescued": sum(one.too_long for one in acted if one.case.status == 200)}),
         "Healed": Grown({"Healed": played.result("healed")}),
         "Refused all the same": Grown({"Refused all the same": played.result("refused")}),
@@ -323,7 +323,7 @@ def calls(played: Played) -> Mapping[str, Expected]:
     return {
         "Tokens": Grown(
             {
-                "prompt, as clients sent it": sum(one.prompt or 0 for one in played.measured),
+                "prompt, as clients sent it": sum(one.prompt or 0 for one in sent),
                 "prompt, as it went upstream": sum(one.sent or 0 for one in sent),
                 "reply": sum(one.reply for one in sent),
                 "cached": sum(one.cached for one in sent),
