@@ -59,6 +59,8 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
     None if the refusal adds nothing new.
     """
     refusal = _of_inputs(sent, refusal)
+    if refusal.implied and sent.prompt + sent.margin <= (refusal.limit or 0):
+        return None  # plans refuse short requests, too: it says nothing of a length
     if refusal.bounds == BODY:
         refusal = Refusal(refusal.rule)  # its figures are bytes
     if refusal.bounds == ROLES:

@@ -49,7 +49,8 @@ class Refusal:
     `bounds`: what `limit` limits: the `window`; the `input` alone; the `body`, in bytes; this `request` alone, without
     a conclusion about the window; `roles`: the roles do not alternate, or `reasoning`: it is bound to what was cut, and
     the length was not refused. `at_least`:
-    the upstream stopped counting, so `prompt` is a lower bound. `rule`: the row of rules/refusals.toml that matched.
+    the upstream stopped counting, so `prompt` is a lower bound. `implied`: the error names no limit, its wording means
+    one: that of the sender's plan, not of the model. `rule`: the row of rules/refusals.toml that matched.
     `quotes`: the passages that matched; text that the client itself sent proves nothing.
     """
 
@@ -61,6 +62,7 @@ class Refusal:
     total: int | None = None
     excess: int | None = None
     at_least: bool = False
+    implied: bool = False
     quotes: tuple[Quote, ...] = field(default=(), compare=False, repr=False)
 
 

@@ -58,10 +58,13 @@ def recognise_event(rules: Rules, data: bytes, finish: bool = False) -> Refusal 
 
 
 def _match(rules: Rules, status: int, text: str) -> Refusal | None:
-    if any(_applies(row, status, text) is not None for row in rules.vetoes):
-        return None
+    vetoed = any(_applies(row, status, text) is not None for row in rules.vetoes)
     for row in rules.refusals:
-        if _means(rules, row, status) and (grounds := _applies(row, status, text)) is not None:
+        if (
+            (row.first or not vetoed)
+            and _means(rules, row, status)
+            and (grounds := _applies(row, status, text)) is not None
+        ):
             found = _figures((*row.patterns, *row.figures, *rules.figures), text)
             quotes = [_quote(text, *match.span()) for match in grounds if match[0]]
             return _refusal(row, found, (*quotes, *(_quote(text, *span, True) for span in found.values())), text)
@@ -111,6 +114,7 @@ def _figures(patterns: Iterable[re.Pattern[str]], text: str) -> dict[str, Span]:
 def _refusal(row: Row, spans: Mapping[str, Span], quotes: tuple[Quote, ...], text: str) -> Refusal:
     found = {name: int(re.sub(r"[.,_]", "", text[start:end])) for name, (start, end) in spans.items()}
     limit, prompt, completion = found.get("limit") or None, found.get("prompt") or None, found.get("completion")
+    implied = limit is None and row.limit is not None
     total, excess = found.get("total"), found.get("excess")
     if total is not None and completion is not None and total >= completion:
         prompt = total - completion  # some name the parts of a prompt: messages, functions, tools
@@ -118,13 +122,14 @@ def _refusal(row: Row, spans: Mapping[str, Span], quotes: tuple[Quote, ...], tex
         prompt = limit + excess
     return Refusal(
         row.name,
-        limit=limit,
+        limit=row.limit if implied else limit,
         bounds=row.bounds,
         prompt=prompt,
         completion=completion,
         total=total,
         excess=excess,
         at_least=row.at_least,
+        implied=implied,
         quotes=quotes,
     )
 

@@ -21,7 +21,8 @@ CODE_KEYS = "code|type|error|error_type|error_code|reason|status|status_code|__t
 class Row:
     """One [[refusal]] or [[veto]]. It applies if its statuses, its codes and one of its patterns match.
 
-    `figures` are patterns that only extract figures. `bounds` and `at_least` are those of `Refusal`.
+    `figures` are patterns that only extract figures. `bounds` and `at_least` are those of `Refusal`. `limit`: what the
+    wording means where it names no figure, in tokens. `first`: it applies although a veto does.
     """
 
     name: str
@@ -31,6 +32,8 @@ class Row:
     code: re.Pattern[str] | None = None
     bounds: str = "window"
     at_least: bool = False
+    limit: int | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +156,15 @@ def _text(text: Any) -> str:
     return text
 
 
+def _tokens(limit: Any) -> int:
+    if type(limit) is not int or not 0 < limit < 10**12:
+        raise ValueError("limit must be a number of tokens")
+    return limit
+
+
 def _flag(flag: Any) -> bool:
     if not isinstance(flag, bool):
-        raise ValueError("at_least must be true or false")
+        raise ValueError("at_least and first must be true or false")
     return flag
 
 
@@ -170,4 +179,6 @@ ROW_KEYS: Mapping[str, Callable[[Any], Any]] = {
     "figures": _patterns,
     "bounds": _bounds,
     "at_least": _flag,
+    "limit": _tokens,
+    "first": _flag,
 }

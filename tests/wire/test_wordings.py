@@ -31,10 +31,13 @@ def test_a_row_keeps_what_it_says() -> None:
         "code": ["A.B"],
         "bounds": "input",
         "at_least": True,
+        "limit": 7,
+        "first": True,
     }
     rules = compile_rules({"never": [429], "figures": ["{excess}"], "refusal": [row], "veto": [{**name("v"), **CODE}]})
     made = rules.refusals[0]
     assert (made.name, made.status, made.bounds, made.at_least) == ("r", frozenset({400}), "input", True)
+    assert (made.limit, made.first) == (7, True)
     assert [sorted(p.groupindex) for p in (*made.patterns, *made.figures, *rules.figures)] == [
         ["limit"],
         ["prompt"],
@@ -69,7 +72,9 @@ def test_a_row_keeps_what_it_says() -> None:
         ({"refusal": [{**name("r"), "code": "x"}]}, "code must be a list of texts or numbers"),
         ({"refusal": [{**name("r"), **PATTERNS, "status": [4000]}]}, "status and never must be lists"),
         ({"refusal": [{**name("r"), **PATTERNS, "bounds": "output"}]}, "bounds must be one of window, input, "),
-        ({"refusal": [{**name("r"), **PATTERNS, "at_least": 1}]}, "at_least must be true or false"),
+        ({"refusal": [{**name("r"), **PATTERNS, "at_least": 1}]}, "at_least and first must be true or false"),
+        ({"refusal": [{**name("r"), **PATTERNS, "limit": True}]}, "limit must be a number of tokens"),
+        ({"refusal": [{**name("r"), **PATTERNS, "limit": 0}]}, "limit must be a number of tokens"),
     ],
 )
 def test_a_wrong_table_is_refused_with_row_and_reason(table: dict[str, Any], reason: str) -> None:
