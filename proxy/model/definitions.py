@@ -15,11 +15,13 @@ Place = tuple[str | int, ...]  # where something stands: a field of the request,
 
 
 class Description(msgspec.Struct, frozen=True, gc=False):
-    """One description: its place, its text, and whether it is the tool's own (else a parameter's)."""
+    """One description: its place, its text, and whether it is the tool's own (else a parameter's). `name`: that of the
+    parameter; empty for a schema without a name."""
 
     place: Place
     text: str
     own: bool
+    name: str = ""
 
 
 class Definition(msgspec.Struct, frozen=True, gc=False):

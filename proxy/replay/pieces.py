@@ -27,6 +27,8 @@ GRAIN = 512  # bytes: about 128 tokens, the step of OpenAI's cache
 
 def pieces_of(prompt: Prompt, head: bytes, draft: Draft) -> Pieces:
     """The pieces of a draft. `head`: the bytes that the cost besides the messages depends on."""
+    if draft.definitions.changed:
+        head = b"\0".join((head, *draft.definitions.fields.values()))
     hashed = xxh3_64(without_marks(head))
     digests, tokens, marks = array("Q", [hashed.intdigest()]), array("Q", [draft.fixed]), array("Q")
     if MARK in head:

@@ -111,21 +111,21 @@ def declared(
     return DeclaredTools(fields, schema, inside, types, next((head[key] for key in choices if key in head), b"null"))
 
 
-def _add(schema: Json, place: Place, texts: list[Description], levels: int = DEEPEST) -> None:
-    """Adds the descriptions in a schema, with those of the schemas in it."""
+def _add(schema: Json, place: Place, texts: list[Description], levels: int = DEEPEST, name: str = "") -> None:
+    """Adds the descriptions in a schema, with those of the schemas in it. `name`: of what the schema is."""
     if not isinstance(schema, dict) or not levels:
         return
     for key, value in schema.items():
         if key == DESCRIPTION and isinstance(value, str):
-            texts.append(Description((*place, key), value, own=False))
+            texts.append(Description((*place, key), value, own=False, name=name))
         elif key in SCHEMAS and isinstance(value, list):
             for i, one in enumerate(value):
                 _add(one, (*place, key, i), texts, levels - 1)
         elif key in SCHEMAS:
             _add(value, (*place, key), texts, levels - 1)
         elif key in BY_NAME and isinstance(value, dict):
-            for name, one in value.items():
-                _add(one, (*place, key, name), texts, levels - 1)
+            for inner, one in value.items():
+                _add(one, (*place, key, inner), texts, levels - 1, inner)
 
 
 def _texts(value: Json) -> Iterator[str]:

@@ -147,7 +147,7 @@ def _trimmed(draft: Draft, goal: Goal, called: Collection[str], spare: Collectio
     tools = draft.definitions.read()
     gone, kept = _left_out(tools, spare)
     loose = [tool for tool in kept if not tool.deferred and tool.name not in called]
-    changes = [*gone, *_shorter(loose, own=True), *_shorter(loose, own=False)]
+    changes = [*gone, *_shorter(loose, own=True), *_shorter(loose, own=False), *_repeated(kept, called)]
     made = _freed(draft, (), changes, goal.share)
     if draft.fixed - made.fixed >= goal.send:
         return made
@@ -172,6 +172,18 @@ def _shorter(tools: Sequence[Definition], *, own: bool) -> list[Change]:
         saved = _size(description.text) - _size(text)
         if text and saved >= WORTH:
             found.append(Change(description.place, text, saved))
+    return _largest_first(found)
+
+
+def _repeated(tools: Sequence[Definition], called: Collection[str]) -> list[Change]:
+    """The changes that leave out what another tool before says of a parameter of the same name, the largest first."""
+    found: list[Change] = []
+    seen: set[tuple[str, str]] = set()
+    for tool in tools:
+        said = [(d, first_sentence(d.text)) for d in tool.descriptions if d.name and not tool.deferred]
+        if tool.name not in called:
+            found += [Change(d.place, None, KEY + _size(text)) for d, text in said if (d.name, text) in seen]
+        seen.update([(d.name, text) for d, text in said])
     return _largest_first(found)
 
 

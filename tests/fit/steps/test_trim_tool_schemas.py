@@ -23,7 +23,11 @@ LIMITS = {"max_tokens": 100}
 def tool(name: str, size: int = 60, parameters: int = 2, **more: Any) -> dict[str, Any]:
     """A tool with a description of so many words, and parameters with descriptions of half as many."""
     properties = {
-        f"p{i}": {"type": "string", "enum": ["a", "b"], "description": f"The {i}th value. {words(size // 2, 'W')}"}
+        f"p{i}": {
+            "type": "string",
+            "enum": ["a", "b"],
+            "description": f"The {i}th value of {name}. {words(size // 2, 'W')}",
+        }
         for i in range(parameters)
     }
     schema = {"type": "object", "required": ["p0"], "properties": properties}
@@ -119,6 +123,27 @@ def test_parameters_lose_their_descriptions_only_where_the_request_would_be_refu
     assert all("description" in p for new in listed(tight) for p in new["parameters"]["properties"].values())
     assert any("description" not in p for new in listed(tighter) for p in new["parameters"]["properties"].values())
     assert tighter.possible and all(new["description"] for new in listed(tighter))
+
+
+def test_what_is_said_twice_of_parameters_of_one_name_is_said_once() -> None:
+    page = {"type": "integer", "description": "The page of results to return."}
+    other = {"type": "integer", "description": "Another page of results."}
+    named = {"page": page, "size": page}
+
+    def paging(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+        parameters = {"type": "object", "properties": properties}
+        return {"type": "function", "function": {"name": name, "description": name, "parameters": parameters}}
+
+    tools = [paging("first", named), paging("called", named), paging("third", {**named, "page": other})]
+    asked = [user("go"), *tool_round("a", words(900), "called")]
+    fixed = drafted(asked, tools)[0].fixed
+    after = listed(trim(asked, tools, window=fixed + 150))
+    left = [[*filter(lambda key: "description" in p["properties"][key], p["properties"])] for p in map(_schema, after)]
+    assert left == [["page", "size"], ["page", "size"], ["page"]]
+
+
+def _schema(function: Mapping[str, Any]) -> Any:
+    return function["parameters"]
 
 
 def test_what_is_too_large_without_descriptions_is_trimmed_and_still_too_large() -> None:
