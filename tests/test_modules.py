@@ -20,7 +20,7 @@ LONG: Mapping[str, tuple[int, str]] = {
     "observe/metrics/outcome_metrics.py": (450, "a table of metrics"),
     "request/facts.py": (450, "not yet divided"),
     "tokens/meter.py": (450, "not yet divided"),
-    "tokens/openai_responses.py": (420, "the recipe of one API"),
+    "tokens/openai_responses.py": (422, "the recipe of one API"),
 }
 LONG_FUNCTIONS: Mapping[str, str] = {
     "request/figures.py:_figures": "one call that names all fields of an outcome",

@@ -36,6 +36,7 @@ TOOLS: tuple[tuple[str, int], ...] = (
     ("bash_", 245),
     ("tool_search_", 710),
 )
+REFERENCE = 300  # of a deferred tool that a search found: its definition is read where the block stands
 OTHER_TOOL = 600  # of a type that is not known
 # What the client's own tools have: no type, or this one.
 CUSTOM = (None, "custom")
@@ -153,6 +154,7 @@ def _blocks(content: Json, levels: int = DEEPEST) -> list[Json]:
             continue
         found.append(block)
         found += _blocks(inner.get("content"), levels - 1)
+        found += _blocks(mapping(inner.get("content")).get("tool_references"), levels - 1)
         found += _blocks(mapping(inner.get("source")).get("content"), levels - 1)
     return found
 
@@ -199,6 +201,8 @@ def _medium(block: Mapping[str, Json], rules: CountingRules) -> Cost | None:
     if kind == "document" and source.get("type") not in ("text", "content"):
         pages = 1 + int(len(data) / BASE64_RATIO) // PAGE_BYTES
         return Cost(PAGE_TOKENS * min(MAX_PAGES, pages), key=key)
+    if kind == "tool_reference":
+        return Cost(REFERENCE)
     hidden = string(block.get("encrypted_content")) or string(block.get("data"))
     if hidden:
         return Cost(len(hidden) // HIDDEN_RATE)

@@ -343,6 +343,8 @@ def _hosted(tool: Fields, rules: CountingRules) -> int:
     kind = string(tool.get("type"))
     if kind == "tool_search" and tool.get("execution") == "client":
         return CLIENT_SEARCH + rules.count(compact(tool.get("parameters")))
+    if isinstance(tool.get("tools"), list):  # a namespace: what is deferred in it is read once a search has found it
+        tool = {**tool, "tools": [one for one in tool["tools"] if not mapping(one).get("defer_loading")]}
     found = HOSTED.get(kind) or HOSTED.get(kind.partition("_20")[0].removesuffix("_preview"))
     return rules.count(compact(tool)) if found is None else found[figures_for(rules).reasons]
 

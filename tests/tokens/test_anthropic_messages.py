@@ -22,6 +22,7 @@ from tests.tokens.remembering import Remembering
 FIGURES = of_messages(1.0, 3, 2, 10, (100, 150, 0), 5, 2.0, (20, 30), 93)
 RULES = CountingRules(len, FIGURES, Patches(28, 1568, extra=3))
 # 56 x 28 pixels: the beginning of a PNG is enough to know
+FOUND = {"type": "tool_reference", "tool_name": "f"}
 PNG = "iVBORw0KGgoAAAANSUhEUgAAADgAAAAcCAYAAAA="
 
 
@@ -60,6 +61,8 @@ def fixed(rules: CountingRules = RULES, **fields: Any) -> tuple[int, ...]:
         ([{"type": "redacted_thinking", "data": "x" * 60}], 2 + 10),
         ([{"type": "web_search_tool_result", "content": [{"title": "ab", "encrypted_content": "x" * 60}]}], 2 + 2 + 10),
         ([{"type": "tool_addition", "tool": {}}], 2 + len('{"type":"tool_addition","tool":{}}')),
+        ([{"type": "tool_result", "content": [{"type": "tool_reference", "tool_name": "f"}]}], 2 + recipe.REFERENCE),
+        ([{"type": "tool_search_tool_result", "content": {"tool_references": [FOUND]}}], 2 + recipe.REFERENCE),
         (["odd", 7, {"type": ["odd"]}], 2),
     ],
 )  # fmt: skip

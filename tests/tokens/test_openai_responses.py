@@ -180,6 +180,9 @@ def test_a_custom_tool_is_written_among_the_functions() -> None:
 def test_tools_that_the_provider_runs_cost_what_was_recorded() -> None:
     assert fixed(tools=[{"type": "web_search"}])[1] == 294 and fixed("gpt-5", tools=[{"type": "web_search"}])[1] == 412
     assert fixed(tools=[{"type": "web_search_preview_2025_03_11"}])[1] == 294
+    loaded = {"type": "namespace", "name": "n", "tools": [FUNCTION]}
+    both = {**loaded, "tools": [FUNCTION, {**FUNCTION, "name": "g", "defer_loading": True}]}
+    assert fixed(tools=[both]) == fixed(tools=[loaded]) > fixed(tools=[{**loaded, "tools": []}])
     assert fixed(tools=[{"type": "tool_search", "execution": "client", "parameters": {}}])[1] == 41 + 2
     assert fixed(tools=[{"type": "new"}])[1] == len('{"type":"new"}')
 
