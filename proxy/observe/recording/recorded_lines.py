@@ -100,8 +100,8 @@ def figures(request: Request, caller: str, at: float, name: Callable[[str, str],
     caller."""
     o, controls, finish = request.outcome, request.controls, request.finish
     usage = o.usage
-    if usage is not None and usage.stored_as:
-        usage = replace(usage, stored_as="")
+    if usage is not None and (usage.stored_as or usage.model):  # a name that no table knows is not recorded
+        usage = replace(usage, stored_as="", model="")
     line = Line(  # by position: msgspec takes 7 us for so many keywords, and .8 so
         at,
         o.endpoint,

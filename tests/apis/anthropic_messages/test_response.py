@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxy.apis import error_body, stream_format
 from proxy.apis.anthropic_messages import API, response
 from proxy.errors import ClientError, does_not_fit, overloaded
 from proxy.model.api import EventKind, ResponseState
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
 
 CACHED = {"cache_creation_input_tokens": 20, "cache_read_input_tokens": 100}
 MESSAGE: dict[str, Any] = {"type": "message", "content": [], "stop_reason": None}
@@ -213,3 +214,21 @@ def test_an_event_that_reports_no_prompt_stays_as_it_is(usage: Any) -> None:
 def test_a_prompt_that_came_from_the_cache_as_a_whole_is_one() -> None:
     raw = b'{"type":"message","usage":{"input_tokens":0,"cache_read_input_tokens":50,"output_tokens":1}}'
     assert response.with_more_prompt(raw, 7) == raw.replace(b'"input_tokens":0', b'"input_tokens":7')
+
+
+def test_M6_what_the_first_event_says_of_the_bill_holds_until_the_last_says_more() -> None:
+    kept = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 40}
+    counts = {"input_tokens": 5, "cache_creation_input_tokens": 40, "cache_creation": kept, "output_tokens": 1}
+    message = {"model": "claude-9", "usage": {**counts, "service_tier": "priority"}}
+    begun = response.read(json.dumps({"type": "message_start", "message": message}).encode(), ResponseState())
+    assert begun.usage is not None
+    assert begun.usage == Usage(45, 1, 0, written=40, tier="priority", model="claude-9", extra=Extra(written_hour=40))
+    last = {"output_tokens": 70, "server_tool_use": {"web_search_requests": 2}}
+    ended = response.read(json.dumps({"type": "message_delta", "delta": {}, "usage": last}).encode(), begun).usage
+    assert ended is not None and ended == replace(begun.usage, completion=70, extra=Extra(written_hour=40, searches=2))
+
+
+def test_the_fast_mode_is_a_tier_of_its_own() -> None:
+    body = {"type": "message", "content": [{}], "usage": {"input_tokens": 5, "output_tokens": 1, "speed": "fast"}}
+    found = response.complete_usage(json.dumps({**body, "model": "m"}).encode())
+    assert found is not None and found.tier == "fast"

@@ -143,6 +143,13 @@ def test_a_text_in_place_of_a_model_is_not_recorded(desk: Desk, text: str) -> No
     assert (line["model"], line["model_sent"]) == ("?", "ft:gpt-4o:acme/é@1")
 
 
+def test_the_model_that_an_answer_names_is_not_recorded(desk: Desk) -> None:
+    """It may be a name that no table knows, which redacted lines hide."""
+    outcome = Outcome("chat", "passed", 200, usage=Usage(5, 2, model="CANARY", tier="flex"))
+    (line,) = desk.recorded(Request(outcome, (), True))
+    assert "CANARY" not in json.dumps(line) and line["usage"] == {"prompt": 5, "completion": 2, "tier": "flex"}
+
+
 def test_figures_alone_have_no_body(desk: Desk) -> None:
     desk.content = META
     (line,) = desk.recorded(of(b'{"a":"CANARY"}'))
