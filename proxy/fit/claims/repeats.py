@@ -14,6 +14,7 @@ elsewhere all stays.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -94,29 +95,31 @@ def repeats(texts: Sequence[Text]) -> list[tuple[Stretch, ...]]:
     return found[::-1]
 
 
-def arrivals(texts: Sequence[Text]) -> list[int]:
-    """How many characters of each text, about, repeat earlier texts or replace an older version when it comes. Of a
-    text it follows from the texts up to it."""
-    wholes, sames, lines, paths = set[int](), set[str](), set[tuple[int, int]](), dict[str, set[int]]()
+def arrivals(texts: Sequence[Text]) -> list[dict[int, int]]:
+    """What each text repeats of earlier ones, or replaces, when it comes: about how many characters, by the place of
+    the newest text that has them. Of a text it follows from the texts up to it."""
+    wholes, sames, lines, paths = dict[int, int](), dict[str, int](), dict[tuple[int, int], int](), Paths()
     found = []
-    for text in texts:
+    for place, text in enumerate(texts):
         shown, numbers = text.shown, text.shown.numbers
-        known = paths.setdefault(last_name(text.path), set()) if text.path else set()
+        versions = paths.of(text.path).lines if text.path else {}
         keys = [*zip(numbers or [NONE] * len(shown.contents), shown.contents, strict=True)]
-        if shown.key in wholes or (text.same and text.same in sames):
-            found.append(shown.size)
+        again = Counter[int]()
+        before = wholes.get(shown.key, sames.get(text.same) if text.same else None)
+        if before is not None:
+            again[before] = texts[before].shown.size
         else:
-            each = zip(keys, shown.sizes, strict=True)
-            again = [
-                size for key, size in each if key[0] in known or ((size > PLAIN or key[0] != NONE) and key in lines)
-            ]
-            found.append(sum(again))
-        wholes.add(shown.key)
-        lines.update(keys)
+            for key, size in zip(keys, shown.sizes, strict=True):
+                line = versions.get(key[0])
+                known = line[0] if line else lines.get(key) if size > PLAIN or key[0] != NONE else None
+                if known is not None:
+                    again[known] += size
+        found.append(dict(again))
+        wholes[shown.key] = place
+        lines.update(dict.fromkeys(keys, place))
         if text.path:
-            sames.add(text.same)
-            known.update(numbers)
-            known.discard(NONE)
+            sames[text.same] = place
+            versions.update({number: (place, 0) for number in numbers if number != NONE})
     return found
 
 

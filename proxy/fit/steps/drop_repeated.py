@@ -1,8 +1,8 @@
 """Puts stubs in place of result texts that stand in a later result again, and of older versions of what was read again.
 
-The newest copy stays whole; a stub says which call has it. The step acts at deep cuts and then holds: what comes later
-changes no stub until the next one. A later step may shorten the newest copy, so `plan` resolves the stubs at its end
-(`claims.repeat_stubs`).
+The newest copy stays whole; a stub says which call has it. The step acts when the run first does not fit, and then each
+time that new stubs are worth a change of old messages, together; in between it holds. A later step may shorten the
+newest copy, so `plan` resolves the stubs at its end (`claims.repeat_stubs`).
 """
 
 from __future__ import annotations
@@ -30,17 +30,19 @@ from proxy.model.structs import replace as replaced
 
 CHARACTERS = 2  # of a token, at least, in a text that is long enough
 WHY = "stands in a later result"
+SHORTENED = (1500, 150)  # tokens to which later steps shorten old results: first to their cap, then to their short form
+WHOLE = 4  # blocks before the newest, whose results get no short form
 ROOTS = ("/", "~", "\\")  # what an absolute path starts with
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
     """`least`: the tokens of a result from which it is compared with others. `low`: the depth of a cut, as in
-    `prune_history`. `batch`: the share of the room that stubs must save before any is made between deep cuts."""
+    `prune_history`. `batch`: after the first cut, the share of the room that new stubs must save together."""
 
     least: int = 500
     low: float = 0.65
-    batch: float = 0.1
+    batch: float = 0.08
 
     def __post_init__(self) -> None:
         if self.least < 1:
@@ -70,10 +72,11 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     found = _texts(draft, facts, params)
     if len(found) < 2:
         return draft
-    again = Counter[int]()
-    for each, size in zip(found, arrivals([each.text for each in found]), strict=True):
-        again[each.block] += int(size * each.rate)
-    last = _last_cut(draft, again, params)
+    again: dict[int, list[tuple[int, int]]] = {}
+    for each, sizes in zip(found, arrivals([each.text for each in found]), strict=True):
+        tokens = [(found[n].block, int(size * found[n].rate)) for n, size in sizes.items()]
+        again.setdefault(each.block, []).extend([pair for pair in tokens if pair[0] != each.block and pair[1]])
+    last = _last_cut(draft, again, params) if any(again.values()) else -1
     upto = [each for each in found if each.block <= last]
     if len(upto) < 2:
         return draft
@@ -111,25 +114,52 @@ def _text(part: ShownPart, call: Call | None, facts: Facts) -> Text:
     return Text(part.shown, call.path, call.same, certain, one=part.json)
 
 
-def _last_cut(draft: Draft, again: Mapping[int, int], params: Params) -> int:
-    """The place of the block at which stubs were made the last time; -1 if never. `again`: the tokens that results of a
-    block repeat. The run is replayed from its start, as for other cuts: what comes later changes no cut."""
-    if not any(again.values()):
-        return -1
-    room = with_less_reply(draft).room
-    always = draft.fixed + sum([draft.blocks[place].tokens for place in lasting(draft.blocks)])
-    mark = always + int(low_of(draft, params.low) * max(0, room - always))
-    used, waiting, last, is_cut = draft.fixed, 0, -1, False
-    for place, block in enumerate(draft.blocks):
+def _last_cut(draft: Draft, again: Mapping[int, Sequence[tuple[int, int]]], params: Params) -> int:
+    """The place of the block at which stubs were made the last time; -1 if never. `again`: by the place of a block, the
+    places of those before it whose texts it repeats, with their tokens.
+
+    The run is replayed from its start, as for other cuts: what comes later changes no cut. What a cut has shortened
+    since, the oldest first, is not worth a stub: each change of old messages costs a provider's cache once.
+    """
+    lowered, blocks = with_less_reply(draft), draft.blocks
+    room, always = lowered.room, lasting(blocks)
+    stays = draft.fixed + sum([blocks[place].tokens for place in always])
+    mark = stays + int(low_of(draft, params.low) * max(0, room - stays))
+    live: dict[int, int] = {}  # the tokens of results that may yet be shortened, by the places of their blocks
+    waiting = dict[int, int]()  # those of them that were repeated since the last stubs
+    used, last, is_cut = draft.fixed, -1, False
+    for place, block in enumerate(blocks):
         used += block.tokens
-        waiting += again.get(place, 0)
-        if used <= room and not (is_cut and waiting >= params.batch * room):
+        for older, tokens in again.get(place, ()):
+            if older in live:
+                waiting[older] = min(live[older], waiting.get(older, 0) + tokens)
+        if block.has_results and place not in always and block.tokens > SHORTENED[-1]:
+            live[place] = block.tokens
+        if used <= room and not is_cut:
             continue
+        saved = sum(waiting.values())
+        if saved and (not is_cut or saved >= params.batch * room):
+            live |= {older: live[older] - tokens for older, tokens in waiting.items()}
+            last, used = place, used - saved
+            waiting.clear()
         is_cut = True
-        if waiting:
-            used, waiting, last = used - waiting, 0, place
-        used = mark if used > room else used
+        if used > room:
+            _shorten(live, used - mark, place)
+            waiting = {older: min(live[older], tokens) for older, tokens in waiting.items() if older in live}
+            used = mark
     return last
+
+
+def _shorten(live: dict[int, int], excess: int, newest: int) -> None:
+    """Lowers results as later steps will, the oldest first; those that are at their least are left out of `live`."""
+    for least in SHORTENED:
+        for place in [place for place in live if place < newest - (0 if least != SHORTENED[-1] else WHOLE)]:
+            if excess <= 0:
+                return
+            excess -= max(0, live[place] - least)
+            live[place] = min(live[place], least)
+            if least == SHORTENED[-1]:
+                del live[place]
 
 
 def _fixed(draft: Draft, facts: Facts, last: int) -> set[int | str]:

@@ -253,6 +253,13 @@ def test_what_was_stubbed_stays_as_it_is_until_the_next_cut() -> None:
         assert [m.raw for m in later.messages][: len(first)] == first
 
 
+def test_a_copy_that_cuts_have_shortened_since_is_not_worth_a_change_of_old_messages() -> None:
+    others = [read(f"o{k}", "\n".join(lines(f"o{k}")), f"o{k}.py") for k in range(12)]
+    before = drafted(read("r0", A), *others, read("r1", A), window=3_000)
+    assert dropped(before, batch=0.01) is before
+    assert stubbed(dropped(drafted(read("r0", A), *others[:1], read("r1", A), window=3_000))) == ["r0"]
+
+
 def planned(sent: Prompt, window: int, name: str = "default") -> Plan:
     chosen = replace(RULES.ladders[name], default_reserve=100, floor=50)
     return plan(sent, chosen, facts(window))
