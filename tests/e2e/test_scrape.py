@@ -19,7 +19,11 @@ from tests.observe.metrics.test_exposition import strict
 
 BODY: dict[str, Any] = demo.BODY
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}
-BIG = [{"type": "function", "function": {"name": f"t{i}", "description": "What it is for. " * 90}} for i in range(60)]
+CHOICES = {"type": "string", "enum": [f"harbour-{n}" for n in range(60)]}  # no step may shorten these
+BIG = [
+    {"type": "function", "function": {"name": f"t{i}", "parameters": {"type": "object", "properties": {"a": CHOICES}}}}
+    for i in range(60)
+]
 TRAFFIC: tuple[tuple[Any, dict[str, str]], ...] = (
     (HELLO, {}),
     ({**HELLO, "stream": True, "stream_options": {"include_usage": True}}, {}),
