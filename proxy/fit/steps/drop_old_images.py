@@ -29,6 +29,7 @@ from proxy.model.conversation import Block, Kind
 from proxy.model.plan import Draft, Facts
 
 GONE = -1  # instead of a copy: there is none
+MOST_REPLAYS = 50  # of what other steps cut; after that it is assumed: each takes the time of the whole run
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def replayed(draft: Draft, shown: Sequence[Shown], always: set[int], params: Par
     run, ends = Run(shown, params.keep), _ends(shown, len(draft.blocks))
     room, low = draft.room, low_of(draft, params.low)
     pinned = draft.fixed + sum(draft.blocks[place].tokens for place in always)
-    texts, turn = float(draft.fixed), 0.0
+    texts, turn, replays = float(draft.fixed), 0.0, 0
     sizes, marks = list[float](), list[float]()  # of the texts of each block; of a cut at it
     for place, block in enumerate(draft.blocks):
         media = sum(one.cost for one in shown[run.seen : ends[place]])
@@ -108,7 +109,8 @@ def replayed(draft: Draft, shown: Sequence[Shown], always: set[int], params: Par
         run.add(ends[place], media, speaks=speaks, goes_on=goes_on)
         if speaks:
             turn = (0 if place in always else own) + (turn if goes_on else 0)
-        stays = pinned + turn + run.turn_cost + (0 if speaks else own + media)
+        said = pinned + turn + (0 if speaks else own)
+        stays = said + run.turn_cost + (0 if speaks else media)
         sizes.append(own)
         marks.append(stays + low * max(0, room - stays))
         if texts + run.cost <= room:
@@ -118,7 +120,10 @@ def replayed(draft: Draft, shown: Sequence[Shown], always: set[int], params: Par
             run.leave_out(marks[place] - texts)
         if texts + run.cost > room:  # other steps are due
             run.release()
-            used, at = _cut_by_others(draft, sizes, marks, ends, run)
+            used, at = min(texts + run.cost, max(marks[place], said + run.cost)), place
+            if marks[place] < room and replays < MOST_REPLAYS:
+                used, at = _cut_by_others(draft, sizes, marks, ends, run)
+                replays += 1
             texts = used - run.cost
             run.hold(ends[at] if at >= 0 else 0)
     return run.gone

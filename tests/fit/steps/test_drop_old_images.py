@@ -12,6 +12,7 @@ from proxy.fit.left_out import READ, WRITTEN, media_of
 from proxy.fit.steps.drop_old_images import Params, apply
 from proxy.model.limits import Window
 from proxy.model.plan import Draft, Facts
+from proxy.model.structs import replace
 from tests.makers import words
 from tests.pictures import (
     FIELDS,
@@ -252,3 +253,26 @@ def test_windows_of_any_size_get_a_plan() -> None:
     for window in range(4_000, 40_000, 3_000):
         made = planned("chat", request, window)
         assert made.fits and made.draft.prompt <= Window(window).tokens
+
+
+def test_images_of_instructions_stay_and_those_of_the_assistant_go() -> None:
+    steps = [m for i in range(20) for m in STEPS["chat"](i, shot(i), said_at(i))]
+    told = [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}, chat_image(shot(50))]},
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [{"type": "text", "text": "Like this?"}, chat_image(shot(51))]},
+        *steps,
+    ]
+    after = dropped(planned("chat", body("chat", told), 8_000).before)
+    assert shown(after)[:3] == [1, 0, 0] and shown(after)[-1] == 1
+
+
+def test_five_thousand_images_are_planned_and_the_replay_ends() -> None:
+    """A last turn that fills the window, and rounds behind it: other steps are due at every one of them."""
+    turn = {"role": "user", "content": [chat_image(png(64, 64, i)) for i in range(3_000)]}
+    steps = [m for i in range(2_000) for m in STEPS["chat"](i, png(64, 64, 9_000 + i), "seen")]
+    request = body("chat", [{"role": "user", "content": "Hi"}, turn, *steps])
+    after = dropped(planned("chat", request, 10**7).before, low=0.5)
+    assert sum(shown(after)) == 5_000
+    before = replace(planned("chat", request, 10**7).before, window=Window(100_000))
+    assert shown(dropped(before))[1] == 3_000 and sum(shown(dropped(before))) == 3_003
