@@ -43,6 +43,7 @@ from proxy.request.backend import Backend
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.body_callers import BodyCallers
+from proxy.request.callers import Callers, make_callers
 from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
@@ -90,6 +91,7 @@ class Loaded(NamedTuple):
     rules: Rules
     windows: Windows
     senders: Mapping[str, Sender] = MappingProxyType({})
+    callers: Callers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,16 +201,16 @@ class Services:
         plans = PlanBuilder(knowledge, counts, providers, self.pool)
         return Planner(rules, knowledge, scanner, totals, plans, self.background, self.first.ladder, self.agents)
 
-    def begin(self, senders: Mapping[str, Sender], folder: Path | None, tell: Callable[[Outcome], None]) -> None:
+    def begin(self, loaded: Loaded, folder: Path | None, tell: Callable[[Outcome], None]) -> None:
         """Makes what serves the first requests. `folder`: where the workers share their metrics."""
-        serving = self._serving(self.rules, senders, self.knowledge, self.providers)
+        serving = self._serving(self.rules, loaded.senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
         self.metrics = self._metrics(folder)
         observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell)]
         observers += [] if self.traces is None else [Outcomes(self.traces.exporter)]
         observers += [] if self.recorder is None else [Recording(self.recorder)]
         observers += [] if recent is None else [OnPage(recent)]
-        callers, header = self.rules.callers, self.first.caller_header
+        callers, header = self.rules.callers.listed, self.first.caller_header
         reporter = Reporter(serving.refusals, self.metrics, observers, callers, header)
         pages, begin = web_pages(self.first), untraced if self.traces is None else self.traces.tracer.begin
         self.gateway = Gateway(
@@ -221,19 +223,19 @@ class Services:
             pages=pages,
             begin_trace=begin,
             keeping=None if recent is None else Keeping(self.first.page_content),
+            callers=loaded.callers,
         )
-        self.unfitted = Unfitted(
-            self.first, serving.router, serving.models, self.metrics, reporter, pages=pages, begin_trace=begin
-        )
+        parts = (self.first, serving.router, serving.models, self.metrics, reporter)
+        self.unfitted = Unfitted(*parts, pages=pages, begin_trace=begin, callers=loaded.callers)
         self.budget.identify = BodyCallers(self.knowledge.keys, self.extra_calls).caller
-        self._use(serving)
+        self._use(serving, self.gateway.callers)
         if recent is not None:
             self.page = Page(self, recent, Peers(Local(self, recent), folder), self.first.workers)
 
     def adopt(self, loaded: Loaded) -> None:
         """Serves further requests with these rules and keys. A request in progress keeps the rules that it began with:
         it belongs to the gateway of that time. If anything raises, the old rules stay."""
-        settings, rules, windows, senders = loaded
+        settings, rules, windows, senders, callers = loaded
         knowledge = self.knowledge.with_rules(windows, rules.families.at(self.upstream.server))
         knowledge.keys.use_rows(rules.key_checks)
         providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
@@ -242,18 +244,18 @@ class Services:
         self.dropped.add(self.routes, serving.routes)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
-        reporter = self.gateway.reporter.with_rules(serving.refusals, rules.callers)
-        self.gateway = self.gateway.with_rules(serving.router, self._attempts(serving), reporter)
-        self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter)
-        self._use(serving)
+        reporter = self.gateway.reporter.with_rules(serving.refusals, rules.callers.listed)
+        self.gateway = self.gateway.with_rules(serving.router, self._attempts(serving), reporter, callers)
+        self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter, callers)
+        self._use(serving, self.gateway.callers)
         prices = upstream_prices(windows, self.first.upstream, rules.upstreams)
         self.metrics.use_rules(partial(model_label, windows), prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
 
-    def _use(self, serving: Serving) -> None:
+    def _use(self, serving: Serving, callers: Callers | None) -> None:
         self.knowledge, self.providers, self.routes = serving.knowledge, serving.providers, serving.routes
-        self.inspecting = Inspecting(self.first, serving.router, self.budget, self.turns)
+        self.inspecting = Inspecting(self.first, serving.router, self.budget, self.turns, callers)
 
     def _attempts(self, serving: Serving) -> Attempts:
         """What sends requests, and learns whose keys were accepted."""
@@ -277,7 +279,7 @@ class Services:
             traces=None if self.traces is None else self.traces.exporter,
             prices=upstream_prices(self.windows, self.first.upstream, self.rules.upstreams),
             build=BuildFacts(__version__, platform.python_version(), version_of_data(), self.windows.newest_at),
-            by_caller=self.first.caller_header is not None,
+            by_caller=self.first.caller_header is not None or bool(self.rules.callers.rows),
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
             recording=self.recorder,
             folded=lambda label: event("there are too many of a label of metrics: further ones are other", label=label),
@@ -315,7 +317,8 @@ def build(
     reread = reread or (lambda: settings)
     followed = [one for one in (settings.rules, settings.keys) if one is not None]
     reloader = Reloader(followed, lambda: _reload(reread(), variables), lambda loaded: services.adopt(loaded), event)
-    _, rules, windows, senders = _load(settings, variables)
+    loaded = _load(settings, variables)
+    rules, windows = loaded.rules, loaded.windows
     cache = Cache(settings.redis, settings.secret, settings.upstream, settings.probe_after, event)
     upstream = make_upstream(settings, None, settings.api_key, event)
     listing, models = ModelsListing(upstream), LoadedModels(upstream)
@@ -347,7 +350,7 @@ def build(
         traces=make_traces(settings, rules.upstreams, event),
         recorder=make_recorder(settings, rules.families, event, lambda model: _table_name(services.windows, model)),
     )
-    services.begin(senders, folder, tell or make_access_log(settings.log))
+    services.begin(loaded, folder, tell or make_access_log(settings.log))
     return services
 
 
@@ -357,7 +360,8 @@ def _load(settings: Settings, variables: Callable[[], Mapping[str, str]] | None)
     rules = load_rules(settings.rules, default=settings.ladder, defaults=defaults, overrides=overrides)
     keys = None if variables is None else variables()
     senders = make_senders(settings, routing(rules.upstreams).routes, keys, event)
-    return Loaded(settings, rules, load_windows(rules.windows), senders)
+    callers = make_callers(rules.callers, settings, variables is not None)
+    return Loaded(settings, rules, load_windows(rules.windows), senders, callers)
 
 
 def _reload(settings: Settings, variables: Callable[[], Mapping[str, str]] | None) -> Loaded:

@@ -137,7 +137,7 @@ class Page:
     async def overview(self) -> dict[str, Any]:
         """The JSON of the overview."""
         served, settings = self._served, self._served.gateway.settings
-        values = Values(await served.metrics.values_in_thread(), settings.caller_header is not None)
+        values = Values(await served.metrics.values_in_thread(), served.metrics.by_caller)
         states = await self._states()
         found = figures(values)
         for model in found["models"]:

@@ -1,4 +1,4 @@
-"""The command line: plimsoll serve | run | page | inspect | replay | top | models | forget | check | demo | simulate.
+"""The command line: plimsoll serve, run, page, inspect, replay, top, models, forget, check, caller, demo, simulate.
 
 Commands import what they need when they run, so that `plimsoll --help` starts quickly.
 """
@@ -35,13 +35,11 @@ from proxy.cli.arguments import (
     value_of,
     warn_of_unknown_variables,
 )
-from proxy.config.doubts import doubts
-from proxy.config.rules import check_rules
-from proxy.config.settings import ADMIN_URL, SETTINGS, Settings, unknown_variables
+from proxy.config.rules import load_rules
+from proxy.config.settings import ADMIN_URL, SETTINGS, unknown_variables
 from proxy.config.values import whole
 from proxy.errors import ClientError, ConfigError
 from proxy.model.lenient_json import raw_fields
-from proxy.observe.recording.recording_files import problem_of
 
 AddParser = Callable[..., argparse.ArgumentParser]  # of `argparse`, for one command
 MAX_HELP_WIDTH = 110  # columns
@@ -140,6 +138,9 @@ def _add_inspect(add: AddParser) -> None:
     command.add_argument(
         "--window", type=value_of(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
     )
+    command.add_argument("--pin", metavar="N[,N]", help="messages that must stay whole, by their numbers from 0")
+    command.add_argument("--mode", metavar="MODE", help="off, observe, fit or strict")
+    command.add_argument("--caller", metavar="NAME", help="plan it under the rule of this caller in callers.toml")
     add_settings(command, (*PLAN_SETTINGS, *BUDGET_SETTINGS))
 
 
@@ -176,6 +177,10 @@ def _add_check(add: AddParser) -> None:
     command.add_argument(
         "folder", nargs="?", type=Path, metavar="FOLDER", help="default: the rules of the settings, and the settings"
     )
+
+    usage = "plimsoll caller [--keys FOLDER] < FILE"
+    command = _command(add, caller, "caller", CALLER_HELP, usage, CALLER_EPILOG)
+    add_settings(command, ("keys",))
 
 
 def _add_trials(add: AddParser) -> None:
@@ -220,6 +225,8 @@ NO_REQUEST = "Nothing to inspect: no API takes it: it has no messages, and no in
 INSPECT_HELP = "show the plan for a request's body, without sending it"
 MODELS_HELP = "show the limits of models and their sources"
 CHECK_HELP = "list the problems of a folder of rules, or of the settings"
+CALLER_HELP = "print the hash of a caller's key, for callers.toml"
+CALLER_EPILOG = "The key is read from standard input, one a line. The hash depends on PLIMSOLL_SECRET."
 PAGE_HELP = "open the page of a running proxy: what it does, live"
 TOP_HELP = "show a running proxy's figures and last requests, live"
 FORGET_HELP = "make a running proxy forget what it learned about models"
@@ -258,7 +265,6 @@ def serve(arguments: argparse.Namespace) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """`plimsoll run`: runs a program behind proxies of its own, and returns its exit code."""
     from proxy.cli.run import run as run_program
-    from proxy.config.rules import load_rules
 
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command:
@@ -281,11 +287,10 @@ def inspect(arguments: argparse.Namespace) -> int:
 
     services = build(replace(settings_of(arguments), redis=None), lambda outcome: None, variables=None)
     services.go_offline()
-    headers = [(b"x-plimsoll-window", b"%d" % arguments.window)] if arguments.window else []
-    if arguments.lorebook:
-        headers.append((b"x-plimsoll-lorebook", arguments.lorebook.encode()))
-    if arguments.ladder:
-        headers.append((b"x-plimsoll-ladder", arguments.ladder.encode()))
+    given = {name: getattr(arguments, name) for name in ("window", "lorebook", "ladder", "pin", "mode", "caller")}
+    headers = [(f"x-plimsoll-{name}".encode(), str(value).encode()) for name, value in given.items() if value]
+    if arguments.caller and arguments.caller not in {row.name for row in services.rules.callers.rows}:
+        raise ConfigError(f"--caller: callers.toml has no row with the name {arguments.caller!r}")
     try:
         body = sys.stdin.buffer.read() if arguments.file == "-" else Path(arguments.file).read_bytes()
         api = api_of(body)
@@ -318,46 +323,17 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """`plimsoll check`: prints every problem of a rules folder; without one, of the settings' rules and of their folder
-    for recordings. Returns 1 if there are any.
+    """`plimsoll check`: prints every problem of rules or settings. Returns 1 if there are any."""
+    from proxy.cli.check import run
 
-    Raises `ConfigError` (exit code 2) if the folder does not exist, or, without one, if settings would stop the start.
-    """
-    settings = None if arguments.folder else settings_of(arguments)
-    folder: Path | None = arguments.folder if settings is None else settings.rules
-    if folder is not None and not folder.is_dir():
-        source = "" if arguments.folder else "PLIMSOLL_RULES: "
-        raise ConfigError(f"{source}no such folder: {folder}")
-    problems = list(check_rules(folder))
-    if settings:
-        problems += _remarks(settings)
-    for problem in problems:
-        print(problem)
-    if settings and not problems:
-        for remark in _check_start(settings):
-            print(f"note: {remark}")
-    if not problems:
-        print(f"{folder or 'the built-in rules'}: no problems")
-    return 1 if problems else 0
+    return run(arguments.folder, None if arguments.folder else settings_of(arguments))
 
 
-def _remarks(settings: Settings) -> list[str]:
-    """What the start would only remark on, and why nothing could be recorded."""
-    from proxy.bootstrap import readable
+def caller(arguments: argparse.Namespace) -> int:
+    """`plimsoll caller`: prints the hash of each key in standard input."""
+    from proxy.cli.caller import run
 
-    problem = "" if settings.record is None else problem_of(settings.record)
-    recording = [f"PLIMSOLL_RECORD: {settings.record} {problem}"] if problem else readable(settings)
-    return [*doubts(settings), *recording]
-
-
-def _check_start(settings: Settings) -> list[str]:
-    """What stands in the way of moves that are allowed. Raises `ConfigError` for settings that the start refuses. It
-    sends nothing, and reads no key that rules name."""
-    from proxy.bootstrap import check_admin, unmovable
-    from proxy.services import build
-
-    check_admin(settings)
-    return unmovable(build(replace(settings, record=None), lambda outcome: None, variables=None))
+    return run(all_settings_of(arguments, traces=False).secret)
 
 
 def demo(arguments: argparse.Namespace) -> int:

@@ -111,6 +111,8 @@ def picture(inspection: Inspection, view: View) -> RenderableType:
         _verdict(inspection),
     ]
     drawn += [view.text(f"note: {notice}", "yellow") for notice in inspection.get("notices", ())]
+    if (mode := inspection.get("mode")) in ("off", "observe"):
+        drawn.append(view.text(f"note: in mode {mode} it is sent as it came; this is the plan of mode fit", "yellow"))
     if inspection["steps"]:
         drawn += [Text(), _steps(inspection["steps"], view)]
     return Group(*drawn, Text(), _messages(inspection, view))

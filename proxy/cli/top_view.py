@@ -76,8 +76,8 @@ def _several(upstreams: Sequence[Figures]) -> list[Figures]:
 
 
 def matches(request: Figures, words: str) -> bool:
-    """Whether a request has all these words in its model, path, result, ladder, upstream or steps."""
-    fields = ("model", "model_sent", "path", "endpoint", "result", "ladder", "upstream", "status")
+    """Whether a request has all these words in its model, path, result, ladder, upstream, caller or steps."""
+    fields = ("model", "model_sent", "path", "endpoint", "result", "ladder", "upstream", "caller", "status")
     steps = [str(step.get("step", "")) for step in request.get("steps") or ()]
     text = " ".join([*(str(request.get(field) or "") for field in fields), *steps]).lower()
     return all(word in text for word in words.lower().split())
@@ -204,13 +204,16 @@ def _state(recent: Figures, view: View) -> Text:
 
 def _requests(requests: Sequence[Figures], view: View) -> Table:
     wide = view.width >= WIDE
-    table = _table("time", "result", "model", "tokens", "sent", "load", *(("path", "steps", "ms") if wide else ()))
+    named = any(one.get("caller") for one in requests)
+    more_columns = ("path", "steps", "ms") if wide else ()
+    table = _table("time", "result", "model", *(["caller"] * named), "tokens", "sent", "load", *more_columns)
     for one in requests:
         prompt, sent, result = one.get("prompt"), one.get("prompt_sent"), str(one.get("result", ""))
         cells: list[str | Text] = [
             time.strftime("%H:%M:%S", time.localtime(one.get("at", 0))),
             view.text(result, STYLES.get(result, FAILED)),
             view.text(_model(one)),
+            *([view.text(str(one.get("caller") or ""))] if named else []),
             _short(prompt),
             Text(_short(sent), "yellow" if sent is not None and sent != prompt else ""),
             _bar(one.get("load_before"), view, wide),

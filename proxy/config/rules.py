@@ -19,7 +19,7 @@ from typing import Any
 
 from proxy.config import clients, counters, key_checks, tools
 from proxy.config.callers import FILE as CALLERS
-from proxy.config.callers import parse_callers
+from proxy.config.callers import CallerRules, parse_callers, unknown_names
 from proxy.config.clients import Clients
 from proxy.config.families import merge_families, parse_families
 from proxy.config.key_checks import KeyCheck
@@ -34,6 +34,7 @@ from proxy.config.ladders import (
     parse_lorebook_rules,
 )
 from proxy.config.lorebooks import PARSERS
+from proxy.config.upstreams import DEFAULT as DEFAULT_UPSTREAM
 from proxy.config.upstreams import FILE as UPSTREAMS
 from proxy.config.upstreams import UpstreamRow, parse_upstreams
 from proxy.config.window_rules import WindowRules, parse_window_rules
@@ -62,7 +63,7 @@ NO_PARAMS: Params = MappingProxyType({})
 @dataclass(frozen=True, slots=True)
 class Rules:
     """All rules, validated. `ladders` and `lorebooks` are by name; `ladder_rules` and `lorebook_rules` choose one by
-    model. `summary` is the prompt for a summary; None if there is none. `callers` are values of a label of metrics."""
+    model. `summary` is the prompt for a summary; None if there is none. `callers`: rules by caller."""
 
     ladders: Mapping[str, Ladder]
     ladder_rules: tuple[LadderRule, ...] = ()
@@ -72,7 +73,7 @@ class Rules:
     lorebooks: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     lorebook_rules: tuple[LorebookRule, ...] = ()
     families: Families = BUILT_IN
-    callers: frozenset[str] = frozenset()
+    callers: CallerRules = field(default_factory=CallerRules)
     upstreams: tuple[UpstreamRow, ...] = ()
     counters: tuple[Counter, ...] = ()
     key_checks: tuple[KeyCheck, ...] = ()
@@ -190,6 +191,7 @@ def read_rules(
     ladders = {name: replace(ladder, conventions=found) for name, ladder in ladders.items()}
     if default not in ladders:
         reader.problems.append(f"PLIMSOLL_LADDER is {default!r}, must be one of {', '.join(sorted(ladders))}")
+    upstreams = _upstreams(reader)
     rules = Rules(
         ladders=MappingProxyType(ladders),
         ladder_rules=ladder_rules,
@@ -199,8 +201,8 @@ def read_rules(
         lorebooks=MappingProxyType(lorebooks),
         lorebook_rules=lorebook_rules,
         families=_families(reader),
-        callers=_callers(reader),
-        upstreams=_upstreams(reader),
+        callers=_callers(reader, ladders, upstreams),
+        upstreams=upstreams,
         counters=_counters(reader),
         key_checks=_key_checks(reader),
         clients=_clients(reader),
@@ -295,12 +297,13 @@ def _windows(reader: RulesReader) -> WindowRules:
     return rules
 
 
-def _callers(reader: RulesReader) -> frozenset[str]:
-    layer = reader.top(CALLERS)
-    names, problems = ((), []) if layer is None else parse_callers(reader.toml(layer, CALLERS))
-    if layer is not None:
-        reader.report(layer, CALLERS, problems)
-    return frozenset(names)
+def _callers(reader: RulesReader, ladders: Collection[str], upstreams: Sequence[UpstreamRow]) -> CallerRules:
+    if (layer := reader.top(CALLERS)) is None:
+        return CallerRules()
+    rules, problems = parse_callers(reader.toml(layer, CALLERS))
+    problems += unknown_names(rules, ladders, [DEFAULT_UPSTREAM, *(row.name for row in upstreams)])
+    reader.report(layer, CALLERS, problems)
+    return CallerRules() if problems else replace(rules, source=f"{layer.title}/{CALLERS}")
 
 
 def _families(reader: RulesReader) -> Families:

@@ -16,7 +16,7 @@ from typing import Any
 
 from proxy.config import values
 from proxy.config.otel import TraceSettings, read_traces
-from proxy.config.values import Parser, optional, whole
+from proxy.config.values import Network, Parser, optional, whole
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Reported, Terms
@@ -84,6 +84,7 @@ class Settings:
     models_windows: bool
     log: str
     caller_header: str | None
+    trusted_proxies: tuple[Network, ...]
     gen_ai_metrics: bool
     record: Path | None
     record_content: str
@@ -256,6 +257,12 @@ SETTINGS = (
         optional(values.header_name),
         "",
         "request header whose value is the metrics' label caller, if callers.toml has it; empty: no label",
+    ),
+    Setting(
+        "PLIMSOLL_TRUSTED_PROXIES",
+        values.networks,
+        "",
+        "addresses and networks of gateways whose PLIMSOLL_CALLER_HEADER names callers for rules of callers.toml",
     ),
     Setting(
         "PLIMSOLL_GEN_AI_METRICS", values.boolean, "false", "whether metrics have OpenTelemetry's gen_ai names, too"

@@ -5,6 +5,7 @@ The module reads no environment, and never repeats a text that may contain a pas
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from proxy.model.plan import Mode
 
 Parser = Callable[[str], Any]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 TRUE = frozenset({"1", "true", "yes", "on"})
 FALSE = frozenset({"0", "false", "no", "off"})
@@ -129,6 +131,14 @@ def origins(text: str) -> tuple[str, ...]:
         if not re.fullmatch(r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?", name):
             raise ValueError(f"has {quoted(name)}, must be origins such as https://chat.example.com")
     return found
+
+
+def networks(text: str) -> tuple[Network, ...]:
+    """A comma-separated list of addresses and networks: `10.0.0.0/8, 2001:db8::1`."""
+    try:
+        return tuple(ipaddress.ip_network(name, strict=False) for name in names(text))
+    except ValueError:
+        raise ValueError(f"is {quoted(text)}, must be addresses or networks such as 10.0.0.0/8") from None
 
 
 def ladder_name(text: str) -> str:

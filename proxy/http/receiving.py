@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator, Iterable, MutableMapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from proxy.errors import ClientError, over_budget, overloaded, too_large
 from proxy.http.cancellation import ClientDisconnected, Interrupt, OnDisconnect, ProgressTimeout
@@ -18,7 +19,7 @@ from proxy.http.cancellation import Message as Message
 from proxy.http.cancellation import Receive as Receive
 from proxy.http.memory_budget import ASSUMED_BODY, WAIT_TIMEOUT_S, Room
 from proxy.http.server.cycle import Cycle
-from proxy.wire.headers import value_of
+from proxy.wire.headers import QUERY, Header, value_of
 
 Scope = MutableMapping[str, Any]
 
@@ -36,6 +37,12 @@ def target_of(scope: Scope) -> bytes:
     # Another ASGI server, or the absolute form (RFC 9112, 3.2.2), whose scheme and host are dropped.
     query = scope["query_string"]
     return bytes(scope["raw_path"] + b"?" + query if query else scope["raw_path"])
+
+
+def with_query(target: bytes, headers: Iterable[Header]) -> list[Header]:
+    """The headers of a request with its query as one of them, decoded: a key may be in it."""
+    query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
+    return [*headers, (QUERY, query)] if query else [*headers]
 
 
 def body_timeout(seconds: float) -> ClientError:

@@ -300,6 +300,12 @@ class Ladder:
         """The same ladder with other steps."""
         return replace(self, steps=steps, on_unfit=on_unfit or self.on_unfit)
 
+    def with_models(self, allowed: Callable[[str], bool]) -> Ladder:
+        """The same ladder, which moves to no other models than those that are allowed."""
+        return self.with_steps(
+            tuple([replace(step, models=tuple(filter(allowed, step.models))) for step in self.steps])
+        )
+
 
 def _least(steps: Iterable[LadderStep]) -> float:
     return min((ladder_step.at for ladder_step in steps if ladder_step.at is not None), default=math.inf)

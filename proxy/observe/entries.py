@@ -13,7 +13,7 @@ from proxy.observe.recent import Kept, Recent
 
 Entry = dict[str, Any]
 Filter = Callable[[Outcome], bool]
-FILTERED = ("result", "endpoint", "model", "min_load", "cut")
+FILTERED = ("result", "endpoint", "model", "caller", "min_load", "cut")
 
 
 def entry(recent: Recent, kept: Kept) -> Entry:
@@ -34,6 +34,7 @@ def entry(recent: Recent, kept: Kept) -> Entry:
         "model": printable(o.model),
         "model_sent": printable(o.model_sent),
         "upstream": o.upstream,
+        "caller": o.caller,
         "window": o.window,
         "window_source": o.window_source,
         "quality": o.quality,
@@ -99,12 +100,12 @@ def matching(asked: Mapping[str, str]) -> Filter:
     """Whether an outcome passes the filters of `FILTERED` in `asked`. Raises `ValueError` for a wrong one."""
     results, endpoints = _names(asked.get("result", "")), _names(asked.get("endpoint", ""))
     model, least = asked.get("model", "").lower(), float(asked.get("min_load") or 0)
-    cut = asked.get("cut", "") not in ("", "0")
+    cut, callers = asked.get("cut", "") not in ("", "0"), _names(asked.get("caller", ""))
 
     def matches(o: Outcome) -> bool:
         if (results and o.result not in results) or (endpoints and o.endpoint not in endpoints):
             return False
-        if cut and not o.notes:
+        if (cut and not o.notes) or (callers and o.caller not in callers):
             return False
         if model and model not in o.model.lower() and model not in o.model_sent.lower():
             return False

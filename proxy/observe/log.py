@@ -132,6 +132,7 @@ class _Record(msgspec.Struct, omit_defaults=True):
     unmoved: str = ""
     unplanned: str = ""
     kept: str = ""
+    caller: str = ""
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -174,6 +175,7 @@ def json_line(o: Outcome, at: float) -> str:
         o.unmoved,
         o.unplanned,
         _kept(o) if o.kept else "",
+        o.caller,
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -206,6 +208,7 @@ def text_line(o: Outcome, at: float) -> str:
     how = " stream" * o.stream + (f" mode={o.mode}" if o.mode not in ("", "fit") else "")
     more = f" kept=[{_kept(o)}]" if o.kept else ""
     more += f" upstream={o.upstream}" if o.upstream else ""
+    more += f" caller={o.caller}" if o.caller else ""
     more += "".join(f" [{why}]" for why in (o.unmoved, o.unplanned) if why)
     more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:

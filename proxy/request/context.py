@@ -89,6 +89,7 @@ class RequestContext(msgspec.Struct):
             first_byte_seconds=record.first_byte_seconds,
             attempts=record.attempts,
             request_id=request_id(record.request_id) if record.request_id else "",
+            caller=self.received.controls.caller,
         )
         if answered is not None and outcome.result in BROKEN_OFF:
             outcome = replace(outcome, came=answered.came)

@@ -19,7 +19,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -30,7 +29,7 @@ from proxy.errors import ClientError
 from proxy.http.cancellation import interrupt_on_disconnect
 from proxy.http.client.answer import UpstreamError
 from proxy.http.memory_budget import Budget, Room
-from proxy.http.receiving import Receive, Scope, body_if_received, cycle_of, read_body, target_of
+from proxy.http.receiving import Receive, Scope, body_if_received, cycle_of, read_body, target_of, with_query
 from proxy.http.relay import Send, Watch, relay, relay_at_once, send_error
 from proxy.http.server.cycle import Cycle
 from proxy.model.api import Api
@@ -42,6 +41,7 @@ from proxy.observe.metrics.exposition import Metrics
 from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
 from proxy.request.backend import Backend
 from proxy.request.bugs import report_bug
+from proxy.request.callers import Callers
 from proxy.request.context import RequestContext
 from proxy.request.endings import ending
 from proxy.request.reporting import Reporter
@@ -53,7 +53,7 @@ from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
 from proxy.wire.controls import NOTHING_ASKED, controls
-from proxy.wire.headers import QUERY, Header, value_of
+from proxy.wire.headers import Header, value_of
 from proxy.wire.tap import Tap
 
 EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
@@ -84,14 +84,15 @@ class Gateway:
     pages: WebPages = field(default_factory=WebPages)
     begin_trace: Begin = untraced
     keeping: Keeping | None = None
+    callers: Callers | None = None
     terms: Terms = field(init=False)
 
     def __post_init__(self) -> None:
         self.terms = self.settings.terms
 
-    def with_rules(self, routes: Router, attempts: Attempts, reporter: Reporter) -> Gateway:
+    def with_rules(self, routes: Router, attempts: Attempts, reporter: Reporter, callers: Callers | None) -> Gateway:
         """The gateway for further requests under other rules; those that this one has begun stay with it."""
-        return replace(self, routes=routes, attempts=attempts, reporter=reporter)
+        return replace(self, routes=routes, attempts=attempts, reporter=reporter, callers=callers)
 
     @property
     def default(self) -> Backend:
@@ -102,8 +103,7 @@ class Gateway:
         """A request to one of the paths of an API."""
         target = target_of(scope)
         if b"?" in target:  # a key may be in the query: it is handled like a header from here on
-            query = unquote_to_bytes(target.partition(b"?")[2].replace(b"+", b" "))
-            scope["headers"] = [*scope["headers"], (QUERY, query)]
+            scope["headers"] = with_query(target, scope["headers"])
         client = Client(scope, receive, send, target, cycle_of(scope))
         trace, headers = self.begin_trace(scope["method"], scope["headers"])
         sender = scope.get("client")
@@ -150,12 +150,16 @@ class Gateway:
         """Prepares what to send, and begins to count what is sent uncounted. The client's time is not counted as our
         own. Raises `ClientError`."""
         received, record, began = context.received, context.record, time.perf_counter()
+        known, denied = None, None
         try:
-            routed = self.routes.only or await self.routes.begin(received, record)
-            context.home, planner, known = routed.home, routed.home.planner, routed.scanned
-            if routed.error is not None:
-                planned = Planned(received, scanned=known, error=routed.error)
-            elif isinstance(found := known or planner.at_once(received), Planned):  # as of most
+            if self.callers is not None:
+                received, known, denied = await self.callers.ruled(received, record, self.default.planner.scanner)
+                context.received = received
+            routed = self.routes.only or await self.routes.begin(received, record, known)
+            context.home, planner, known = routed.home, routed.home.planner, routed.scanned or known
+            if (error := denied or routed.error) is not None:
+                planned = Planned(received, scanned=known, error=error)
+            elif isinstance(found := planner.at_once(received, known), Planned):  # as of most
                 planned = found
             else:
                 planned = await planner.prepare(received, record, found)

@@ -18,6 +18,7 @@ from proxy.model.api import Api
 from proxy.model.plan import Mode
 from proxy.request.backend import Backend
 from proxy.request.bugs import FAILED, report_bug
+from proxy.request.callers import Callers
 from proxy.request.descents import check_too_long
 from proxy.request.learned_endpoint import ASKED, is_token, learned_of, no_token
 from proxy.request.response_headers import notices_of
@@ -42,6 +43,7 @@ class Inspecting:
     routes: Router
     budget: Budget
     turns: Turns = field(default_factory=Turns)
+    callers: Callers | None = None
 
     async def __call__(self, api: Api, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one request."""
@@ -80,16 +82,21 @@ class Inspecting:
     async def planned(self, api: Api, body: bytes, headers: Headers) -> tuple[Scanned, Descent]:
         """The scan of a body, and the plan that `plan_of` shows. Raises as `plan_of`."""
         record = Record()
-        _, scanned, descent = await _understood(record, self._plan(_received(api, body, headers, None), record))
+        received = _received(api, body, headers, None)
+        _, _, scanned, descent = await _understood(record, self._plan(received, record))
         return scanned, descent
 
-    async def _plan(self, received: Received, record: Record) -> tuple[Backend, Scanned, Descent]:
-        """The upstream that a request would go to, and its plan."""
-        routed = await self.routes.choose(received, record)
-        if routed.error is not None:
-            raise routed.error
+    async def _plan(self, received: Received, record: Record) -> tuple[Received, Backend, Scanned, Descent]:
+        """A request under the rule of its caller, the upstream that it would go to, and its plan."""
+        known, denied = None, None
+        if self.callers is not None:
+            scanner = self.routes.default.planner.scanner
+            received, known, denied = await self.callers.ruled(received, record, scanner)
+        routed = await self.routes.choose(received, record, known)
+        if (error := denied or routed.error) is not None:
+            raise error
         knowledge, planner = routed.home.knowledge, routed.home.planner
-        scanned = routed.scanned or planner.scanner.scan_now(received)
+        scanned = routed.scanned or known or planner.scanner.scan_now(received)
         scanned = await planner.scanner.whole(received, scanned)
         model, controls, tenant = scanned.model, scanned.controls, tenant_of(received.headers)
         ladder = planner.ladder_for(model, controls)
@@ -100,15 +107,16 @@ class Inspecting:
         scanned = await planner.with_requested(received, scanned)
         descent = await planner.plans.build(received, scanned, ladder, record)
         check_too_long(scanned, descent.plan)
-        return routed.home, scanned, descent
+        return received, routed.home, scanned, descent
 
     async def _report(self, received: Received, record: Record) -> dict[str, object]:
         """Plans a request, and makes the JSON."""
-        home, scanned, descent = await self._plan(received, record)
+        received, home, scanned, descent = await self._plan(received, record)
         planner, plan = home.planner, descent.plan
-        body = await planner.plans.render(received.api, scanned, descent) if plan.changed else scanned.plain
+        changed = plan.changed and received.may_change
+        body = await planner.plans.render(received.api, scanned, descent) if changed else scanned.plain
         planned = Planned(received, body, scanned, descent=descent)
-        if (silent := received.api.without_truncation) is not None:
+        if received.may_change and (silent := received.api.without_truncation) is not None:
             planned = await planner.told_to_refuse(planned, silent)
         heavy = len(scanned.plain) > INLINE_BYTES  # excerpts are compared with their texts
         shown = msgspec.Raw(planned.payload), notices_of(planned)
@@ -116,12 +124,14 @@ class Inspecting:
         target = self.routes.target(planned, home)
         where = {"upstream": target.name} if target.name else {}
         learned = learned_of(home.knowledge.cache, home.knowledge.families, scanned.model, scanned.tenant)
-        return {**report, **where, "learned": learned}
+        caller = {"caller": scanned.controls.caller} if scanned.controls.caller else {}
+        return {**report, **where, **caller, "mode": received.mode, "learned": learned}
 
 
 def _received(api: Api, body: bytes, headers: Headers, room: Room | None) -> Received:
     """A body that is only planned. Raises `ClientError` for an invalid control header."""
-    return Received(api, Mode.FIT, api.path, headers, controls(headers), body, dry_run=True, room=room)
+    asked = controls(headers)
+    return Received(api, asked.mode or Mode.FIT, api.path, headers, asked, body, dry_run=True, room=room)
 
 
 async def _understood(record: Record, work: Coroutine[Any, Any, T]) -> T:

@@ -85,10 +85,10 @@ class Recording:
             return Request(outcome, headers)
         received, answered = context.received, context.answered
         if answered is None or answered.tap is None:
-            return Request(outcome, headers, True, received.controls, received.body)
+            return Request(outcome, headers, True, received.controls.own, received.body)
         held = context.record.held
         self.drop(context)  # of an answer that took its time
-        return Request(outcome, headers, True, received.controls, received.body or held, answered.tap.finish)
+        return Request(outcome, headers, True, received.controls.own, received.body or held, answered.tap.finish)
 
     def keep(self, context: RequestContext) -> None:
         """See `Observer.keep`."""

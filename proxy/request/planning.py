@@ -52,6 +52,9 @@ class PlanBuilder:
             prompt = replace(prompt, stored=replace(prompt.stored, tokens=stored))
         tenant = b"" if scanned.probing else scanned.tenant  # also ignores what was learned of the candidates
         facts = await self.knowledge.facts(prompt, ladder, controls.window, received.headers, tenant, scanned.learned)
+        if controls.rule is not None and (pin := controls.rule.pin) is not None:
+            pins = await self.pool.run(heavy, pin.pinned, prompt, facts.window.tokens)
+            prompt = replace(prompt, pins=prompt.pins | pins)
         facts = _on_terms(received, facts, lossy=prompt.form.embeds or is_compaction(received, scanned, prompt))
         if scanned.lore:
             facts = replace(facts, knowledge={LOREBOOKS: scanned.lore})

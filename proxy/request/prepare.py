@@ -67,24 +67,25 @@ class Planner:
     agents: Agents = field(default_factory=Agents)
     later: Later = field(init=False)
     descents: Descents = field(init=False)
-    _by_model: Bounded[str, ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
+    _by_model: Bounded[str | tuple[int, str], ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def __post_init__(self) -> None:
         self.later = Later(self.background, self.totals, self.plans)
         self.descents = Descents(self.knowledge, self.plans)
 
-    def at_once(self, received: Received) -> Planned | Scanned | None:
+    def at_once(self, received: Received, scanned: Scanned | None = None) -> Planned | Scanned | None:
         """What is sent for a short request that asks for nothing special and whose bytes prove that it fits, as most:
         what `prepare` would return, without waiting for anything. Else its scan if there is one, or None: `prepare` has
-        to look at it. Raises nothing."""
-        if received.controls is not NOTHING_ASKED or received.mode is Mode.OFF:
-            return None
+        to look at it. It may be `scanned` already. Raises nothing."""
+        controls = received.controls
+        if controls.asks or received.mode is Mode.OFF:
+            return scanned
         try:
-            scanned = self.scanner.scan_now(received)
+            scanned = scanned or self.scanner.scan_now(received)
             if scanned is None or scanned.scan.seen.keyed or scanned.scan.compacts or scanned.scan.most is None:
                 return scanned
             plain, scan, api = scanned.plain, scanned.scan, received.api
-            known = self._by_model.get(scan.model) or self._rules_by_model(scan.model)
+            known = self._rules_for(scan.model, controls)
             ladder, knowledge = known.ladder, self.knowledge
             if known.special or api.without_truncation is not None or received.path in api.compact_paths:
                 return scanned
@@ -92,10 +93,10 @@ class Planner:
             learned = knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
             if learned is None:
                 return scanned
-            window = received.terms.on(knowledge.window_now(scan.model, ladder, None, learned))
+            window = received.terms.on(knowledge.window_now(scan.model, ladder, controls.window, learned))
             if not proves(scan, ladder, window):
                 return scanned
-            ready = Scanned(plain, scan, NOTHING_ASKED, ladder, known.lore, tenant, learned)
+            ready = Scanned(plain, scan, controls, ladder, known.lore, tenant, learned)
             return Planned(received, received.body, ready, Counted(window, self.totals.known(api, ready), True))
         except Exception:  # `prepare` meets it again, and tells it
             return None
@@ -114,7 +115,7 @@ class Planner:
                 scanned = self.scanner.scan_now(received)
             if scanned is None or scanned.scan.seen.keyed:
                 scanned = await self.scanner.whole(received, scanned)
-            if scanned.controls is not NOTHING_ASKED:
+            if scanned.controls.asks:
                 scanned = replace(scanned, ladder=self.ladder_for(scanned.model, scanned.controls))
             scanned = await self._with_rules(received, scanned)
             return await self._plan(received, scanned, record)
@@ -146,7 +147,7 @@ class Planner:
         the window that it asks for. Raises `ClientError` for a lorebook that does not exist."""
         plain, scan, controls = scanned.plain, scanned.scan, scanned.controls
         if scanned.ladder is None:
-            known = self._by_model.get(scan.model) or self._rules_by_model(scan.model)
+            known = self._rules_for(scan.model, controls)
             ladder, lore = known.ladder, known.lore
         else:
             ladder, lore = scanned.ladder, self.lore_for(scan.model, controls, scanned.ladder)
@@ -172,16 +173,21 @@ class Planner:
             learned = knowledge.learned_for(knowledge.learned(model, scanned.tenant, digests), model, size, cap)
         return replace(scanned, learned=learned, digests=digests)
 
-    def _rules_by_model(self, model: str) -> ByModel:
-        """What holds for requests of a model without control headers; kept, as rules do not change."""
-        ladder, inline = self.ladder_for(model, NOTHING_ASKED), self.knowledge.families.find(model).inline
-        special = inline or self.knowledge.windows.has_requests(model)
-        return self._by_model.put(model, ByModel(ladder, self.lore_for(model, NOTHING_ASKED, ladder), special))
+    def _rules_for(self, model: str, controls: Controls) -> ByModel:
+        """What holds for requests of a model whose clients ask for nothing; kept, as rules do not change."""
+        key = model if controls.rule is None else (controls.rule.number, model)
+        found = self._by_model.get(key)
+        if found is None:
+            ladder, inline = self.ladder_for(model, controls), self.knowledge.families.find(model).inline
+            special = inline or self.knowledge.windows.has_requests(model)
+            found = self._by_model.put(key, ByModel(ladder, self.lore_for(model, NOTHING_ASKED, ladder), special))
+        return found
 
     def ladder_for(self, model: str, controls: Controls) -> Ladder:
-        """The ladder that the client named, or that the rules give its model. Raises `ClientError` for a name that
-        does not exist."""
-        return self.rules.ladder_for(model, controls.ladder, self.default)
+        """The ladder that the client or its rule names, or that the rules give its model; it moves to no model that the
+        rule does not allow. Raises `ClientError` for a name that does not exist."""
+        ladder, rule = self.rules.ladder_for(model, controls.ladder, self.default), controls.rule
+        return ladder if rule is None or rule.models is None else ladder.with_models(rule.allows)
 
     def lore_for(self, model: str, controls: Controls, ladder: Ladder) -> tuple[Entry, ...]:
         """The entries of the lorebooks that the client named, or that the rules give its model. Raises `ClientError`

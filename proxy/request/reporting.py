@@ -28,7 +28,7 @@ from proxy.wire.trace_context import trace_context
 @dataclass(slots=True)
 class Reporter:
     """Reports the requests of one gateway to its `observers`. `callers` are the values of `caller_header` by which
-    metrics know callers."""
+    metrics know callers that have no rule."""
 
     refusals: RefusalDetector
     metrics: Metrics
@@ -120,8 +120,8 @@ class Reporter:
 
     def _labelled(self, headers: Sequence[Header], outcome: Outcome) -> Outcome:
         """The outcome with its caller and the id of its trace, where metrics show them."""
-        name, caller, trace_id = self.caller_header, "", ""
-        if name is not None:
+        name, caller, trace_id = self.caller_header, outcome.caller, ""
+        if name is not None and not caller:
             value = (value_of(headers, name.encode()) or b"").decode("latin-1")
             caller = value if value in self.callers else OTHER
         if outcome.trace is not None:

@@ -10,12 +10,12 @@ from proxy.model.terms import USUAL
 from proxy.request.stages import Planned, Scanned
 from proxy.tokens.meter import unit_of
 from proxy.tokens.truncation import truncated
-from proxy.wire.controls import NOTHING_ASKED
 from proxy.wire.report import count, header_value, notices, plan_headers, total_headers
 
 OBSERVED = (b"x-plimsoll-mode", b"observe")
 REFUSING = "the request is near the window: the server is told to refuse it rather than to shorten it without a word"
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
+OVERRULED = "a rule of the proxy's operator holds here, not what the request asks for: {}"
 UNPLANNED = "the request was sent as it came, unmeasured: {}"
 NOT_EFFECTIVE = "no cut reaches the effective window of {:,} tokens: the model's own counts"
 LEFT_OUT = "{:,} messages in the middle are left out and not counted: there are too many to be parsed"
@@ -40,16 +40,19 @@ def headers_of(planned: Planned, upstream: str) -> list[tuple[bytes, bytes]]:
 def notices_of(planned: Planned) -> list[str]:
     """What the client asked for that has no effect, and the extra calls that a dry run did not make."""
     scanned, plan, counted = planned.scanned, planned.plan, planned.counted
+    overruled = planned.received.controls.overruled
+    said = [OVERRULED.format(", ".join(overruled))] if overruled else []
     if planned.unplanned:
-        return [UNPLANNED.format(planned.unplanned)]
+        return [*said, UNPLANNED.format(planned.unplanned)]
     if scanned is None:
-        return []
+        return said
     if plan is not None:
         window: Window | None = plan.before.window
     else:
         window = None if counted is None else counted.window
     messages = scanned.scan.seen.count if plan is None else count(plan.before)
     return [
+        *said,
         *notices(scanned.controls, window, messages),
         *([LEFT_OUT.format(scanned.left_out)] if scanned.left_out else []),
         *([UNKNOWN_STORED] if _is_uncounted(planned) else []),
@@ -63,13 +66,13 @@ def notices_of(planned: Planned) -> list[str]:
 def _has_notices(planned: Planned) -> bool:
     """Whether there may be notices; most requests ask for nothing."""
     scanned: Scanned | None = planned.scanned
-    if planned.unplanned:
+    if planned.unplanned or planned.received.controls.overruled:
         return True
     if scanned is None:
         return False
     if planned.received.terms is not USUAL and _without_effect(planned):
         return True
-    if scanned.controls is not NOTHING_ASKED or scanned.left_out or planned.unmoved[0] or planned.refusing:
+    if scanned.controls.asks or scanned.left_out or planned.unmoved[0] or planned.refusing:
         return True
     return _is_uncounted(planned)
 

@@ -35,7 +35,6 @@ from proxy.upstreams.routing import Routing, is_plain
 from proxy.wire.controls import UPSTREAM
 from proxy.wire.headers import value_of
 from proxy.wire.paths import one_path
-from proxy.wire.scan import NotUnderstood
 
 HEADER = UPSTREAM.decode()
 AVOID_S = 15.0  # how long no request is moved to an upstream that could not be connected to
@@ -63,12 +62,13 @@ class Router(Protocol):
     def check_named(self, named: str | None) -> None:
         """Raises `ClientError` for an upstream that a header names, if no request can have that one."""
 
-    async def begin(self, received: Received, record: Record) -> Routed:
+    async def begin(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
         """The upstream of a request that is to be sent, as `choose`; with an error for a caller who may not use it."""
 
-    async def choose(self, received: Received, record: Record) -> Routed:
-        """The upstream of a received request: the one that it names, else by its path and its model; with an error for
-        a model that its row does not serve. Raises `ClientError` for a name that does not exist."""
+    async def choose(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
+        """The upstream of a received request, which may be `scanned` already: the one that it names, else by its path
+        and its model; with an error for a model that its row does not serve. Raises `ClientError` for a name that does
+        not exist."""
 
     def target(self, planned: Planned, home: Backend) -> Backend:
         """The upstream that the payload goes to: another one than `home` if it was moved to another model."""
@@ -79,9 +79,9 @@ class Router(Protocol):
         """After an upstream that a request was moved to has `failed`, or answered with an error: the request planned
         again without the models of that one. None if it was not moved, or cannot go without. Never raises."""
 
-    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False, caller: str = "") -> Backend:
         """The upstream of a request that is not fitted: the one that it names, else by its path. `reads`: it can call
-        no model. Raises as `begin`."""
+        no model. `caller`: whose rule names it. Raises as `begin`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class OneUpstream:
         if named not in (None, "", DEFAULT):
             raise no_upstreams()
 
-    async def begin(self, received: Received, record: Record) -> Routed:
+    async def begin(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
         """See `Router.begin`."""
         return self.only
 
-    async def choose(self, received: Received, record: Record) -> Routed:
+    async def choose(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
         """See `Router.choose`."""
         return self.only
 
@@ -117,7 +117,7 @@ class OneUpstream:
         """See `Router.without`."""
         return None
 
-    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False, caller: str = "") -> Backend:
         """See `Router.other`."""
         self.check_named((value_of(headers, UPSTREAM) or b"").decode("latin-1"))
         return self.default
@@ -144,9 +144,9 @@ class Routes:
     def check_named(self, named: str | None) -> None:
         """See `Router.check_named`: `choose` knows the path, too."""
 
-    async def begin(self, received: Received, record: Record) -> Routed:
+    async def begin(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
         """See `Router.begin`."""
-        routed = await self.choose(received, record)
+        routed = await self.choose(received, record, scanned)
         backend, headers = routed.home, received.headers
         if routed.error is not None or backend.row is None:
             return routed
@@ -173,42 +173,32 @@ class Routes:
         lookup = cache.accepted.lookup(caller_of(headers))
         return () if lookup is None else (lookup,)
 
-    async def choose(self, received: Received, record: Record) -> Routed:
+    async def choose(self, received: Received, record: Record, scanned: Scanned | None = None) -> Routed:
         """See `Router.choose`."""
-        path, scanned, model = path_of(received.api), None, None
-        if received.controls.upstream is not None:
-            backend = self._named(received.controls.upstream, path)
+        path, model, controls = path_of(received.api), None, received.controls
+        if controls.upstream is not None:
+            backend = self._named(controls.upstream, path, controls.sent_by)
         else:
-            scanned, model = await self._scan(received, record)
+            scanned, model = await self._scan(received, record, scanned)
             backend = self.backends[self.routing.upstream(path, model)]
         error = None
         if backend.route is not None and backend.route.serving is not None:
             if model is None:
-                scanned, model = await self._scan(received, record)
+                scanned, model = await self._scan(received, record, scanned)
             error = None if backend.route.serves(model) else not_served(backend.name)
         return Routed(backend, None if received.mode is Mode.OFF else scanned, error)
 
-    async def _scan(self, received: Received, record: Record) -> tuple[Scanned | None, str]:
-        """The scan of a request, and the model that it names; empty if it is not understood."""
-        scanner = self.default.planner.scanner
-        try:
-            scanned = scanner.scan_now(received) or await scanner.scan(received)
-            return scanned, scanned.model
-        except NotUnderstood:
-            return None, ""
-        except ClientError:
-            raise
-        except Exception as error:
-            report_bug(record, error)
-            return None, ""
+    async def _scan(self, received: Received, record: Record, known: Scanned | None) -> tuple[Scanned | None, str]:
+        """The scan of a request, which may be `known`, and the model that it names; empty if it is not understood."""
+        return await self.default.planner.scanner.named(received, record) if known is None else (known, known.model)
 
-    async def other(self, headers: Headers, target: bytes, *, reads: bool = False) -> Backend:
+    async def other(self, headers: Headers, target: bytes, *, reads: bool = False, caller: str = "") -> Backend:
         """See `Router.other`."""
         await self.default.knowledge.cache.read(self.caller(headers))  # what other replicas know of it
         path = one_path(target.partition(b"?")[0]).decode("latin-1")
         named = (value_of(headers, UPSTREAM) or b"").decode("latin-1").strip()
         if named:
-            backend = self._named(named, path)
+            backend = self._named(named, path, caller)
         else:
             backend = self.backends[self.routing.upstream(path)]
         if backend.row is not None and not is_plain(path):
@@ -220,11 +210,14 @@ class Routes:
             raise error
         return backend
 
-    def _named(self, name: str, path: str) -> Backend:
+    def _named(self, name: str, path: str, caller: str) -> Backend:
+        """The upstream that a request names, or the rule of its `caller`."""
         backend = self.backends.get(name)
         if backend is None:
             raise bad_header(HEADER, f"must be one of {', '.join(self.backends)}")
         if not backend.speaks(path):
+            if caller:
+                raise not_spoken(caller, name)
             raise bad_header(HEADER, f"names the upstream {name}, which does not have the API of this path")
         return backend
 
@@ -348,6 +341,12 @@ PATHS = {api.name: path_of(api) for api in apis()}
 def no_upstreams() -> ClientError:
     """A request names an upstream, and there is only the default one."""
     return bad_header(HEADER, f"must be {DEFAULT}: there are no others")
+
+
+def not_spoken(caller: str, name: str) -> ClientError:
+    """The rule of a caller names an upstream that does not have the API of a request."""
+    text = f"The rule of the caller {caller} names the upstream {name}, which does not have the API of this path."
+    return ClientError(404, text, code="not_found")
 
 
 def not_served(name: str) -> ClientError:

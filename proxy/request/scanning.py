@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from proxy.errors import ClientError
 from proxy.model import oversized_json
 from proxy.model.api import Api
 from proxy.model.lenient_json import UNREADABLE
 from proxy.model.scan import KnownPrefix, Scan
+from proxy.request.bugs import report_bug
 from proxy.request.decompression import unpacked
 from proxy.request.prefix_cache import PrefixCache
-from proxy.request.stages import Received, Scanned
+from proxy.request.stages import Received, Record, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool
 from proxy.wire.coding import coding_of
 from proxy.wire.controls import MESSAGE_KEY
@@ -55,9 +57,24 @@ class BodyScanner:
         """The scan of any body. Raises `NotUnderstood`, and `ClientError` 503 if there is no memory to unpack it."""
         unpacked_body = await self._unpacked(received)
         heavy = len(unpacked_body) > CROWDED
-        pinned = bool(received.controls.pins)
+        controls = received.controls
+        pinned = bool(controls.pins) or (controls.rule is not None and controls.rule.pin is not None)
         plain, found, left_out = await self.pool.run(heavy, _checked_scan, received.api, unpacked_body, pinned)
         return Scanned(plain, found, received.controls, left_out=left_out)
+
+    async def named(self, received: Received, record: Record) -> tuple[Scanned | None, str]:
+        """The scan of a request, and the model that it names; empty if it is not understood. Raises `ClientError` as
+        `scan`."""
+        try:
+            scanned = self.scan_now(received) or await self.scan(received)
+            return scanned, scanned.model
+        except NotUnderstood:
+            return None, ""
+        except ClientError:
+            raise
+        except Exception as error:
+            report_bug(record, error)
+            return None, ""
 
     async def whole(self, received: Received, scanned: Scanned | None) -> Scanned:
         """The scan of a body, of which `scanned` is known, without the proxy's own key in its messages. Raises as

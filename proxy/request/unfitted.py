@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import partial
 
 from proxy.apis import by_path, error_body
 from proxy.apis.paths import shown
@@ -13,11 +12,14 @@ from proxy.errors import ClientError, websocket_refused
 from proxy.http.receiving import Receive, Scope, cycle_of, target_of
 from proxy.http.relay import Send, send_error
 from proxy.http.server.cycle import CLOSE
+from proxy.model.caller_rule import CallerRule
 from proxy.model.outcome import PASSTHROUGH, Outcome
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
+from proxy.request.backend import Backend
+from proxy.request.callers import Callers, is_disguised, not_allowed, with_upstream
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import passthrough
 from proxy.request.reporting import Reporter
@@ -42,28 +44,35 @@ class Unfitted:
     reporter: Reporter
     pages: WebPages = field(default_factory=WebPages)
     begin_trace: Begin = untraced
+    callers: Callers | None = None
     _named: set[str] = field(default_factory=set)
 
-    def with_rules(self, routes: Router, models: ModelsList, reporter: Reporter) -> Unfitted:
+    def with_rules(self, routes: Router, models: ModelsList, reporter: Reporter, callers: Callers | None) -> Unfitted:
         """The same for further requests under other rules."""
-        return replace(self, routes=routes, models=models, reporter=reporter)
+        return replace(self, routes=routes, models=models, reporter=reporter, callers=callers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         self.metrics.in_flight.inc()
         trace, scope["headers"] = self.begin_trace(scope["method"], scope["headers"])
-        passed = partial(self.reporter.passed, scope["headers"])
+        headers, named = scope["headers"], ""
+
+        def passed(outcome: Outcome) -> None:
+            self.reporter.passed(headers, replace(outcome, caller=named) if named else outcome)
+
         seconds, rate = self.settings.body_timeout, self.settings.min_rate
         try:
             self.pages.check(scope, self.routes.default.upstream.has_key)
+            rule = None if self.callers is None else self.callers.of(scope)
+            named = "" if rule is None else rule.name
             if self.models.serves(scope):
                 passed(await self.models(scope, send))
                 return
-            self._check_handshake(scope)
+            self._check_handshake(scope, rule)
             self.log_unfitted(scope["method"], target_of(scope))
             cycle = cycle_of(scope)
             reads = scope["method"] in ("GET", "HEAD") and not (cycle is not None and cycle.is_handshake)
-            backend = await self.routes.other(scope["headers"], target_of(scope), reads=reads)
+            backend = await self._backend(scope, rule, reads)
 
             def done(outcome: Outcome) -> None:
                 passed(replace(outcome, upstream=backend.name))
@@ -76,13 +85,24 @@ class Unfitted:
         finally:
             self.metrics.in_flight.dec()
 
-    def _check_handshake(self, scope: Scope) -> None:
+    async def _backend(self, scope: Scope, rule: CallerRule | None, reads: bool) -> Backend:
+        """The upstream of a request under the rule of its caller. Raises `ClientError`."""
+        target, headers = target_of(scope), scope["headers"]
+        if rule is None:
+            return await self.routes.other(headers, target, reads=reads)
+        if not reads and (not rule.allows("") or is_disguised(target)):  # what its body names is not read
+            raise not_allowed(rule)
+        by = rule.name if rule.upstream else ""
+        return await self.routes.other(with_upstream(headers, rule), target, reads=reads, caller=by)
+
+    def _check_handshake(self, scope: Scope, rule: CallerRule | None) -> None:
         """Raises `ClientError` for a WebSocket past the fitted requests of a path. Codex then speaks HTTP."""
         cycle = cycle_of(scope)
         path = one_path(target_of(scope).partition(b"?")[0])
         if cycle is None or not cycle.is_handshake or path.decode("latin-1") not in by_path():
             return
-        if (controls(scope["headers"]).mode or self.settings.mode) is not Mode.OFF:
+        asked = controls(scope["headers"]).mode or self.settings.mode
+        if ((None if rule is None else rule.mode) or asked) is not Mode.OFF:
             raise websocket_refused()
 
     def log_unfitted(self, method: str, target: bytes) -> None:

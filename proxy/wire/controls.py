@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from proxy.errors import bad_header
+from proxy.model.caller_rule import CallerRule
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Reported, Terms
 from proxy.wire.headers import Header, NameTest
 
 PREFIX = b"x-plimsoll-"
 UPSTREAM = PREFIX + b"upstream"
+AS = PREFIX + b"caller"  # for /inspect alone: the name of the caller under whose rule a request is planned
 T = TypeVar("T", bound=StrEnum)
 MESSAGE_KEY = "plimsoll"  # the key of a message's JSON in which a client may say {"pin": true}; never forwarded
 
 
 class Controls(msgspec.Struct, frozen=True):
-    """The values of a request's control headers; None or empty for those that it does not have.
+    """The values of a request's control headers; None or empty for those that it does not have. Where the request's
+    caller has a `rule`, the rule's values stand in their place; `overruled` names the headers that it did not heed, and
+    `asked` are those of the client itself.
 
     `window` is in tokens, `pins` are indices of messages, `lorebooks` are names, `upstream` is the name of one. The
     last three are `Terms`.
@@ -35,6 +40,41 @@ class Controls(msgspec.Struct, frozen=True):
     usage: Reported | None = None
     effective: int | None = None
     on_full: OnFull | None = None
+    rule: CallerRule | None = None
+    overruled: tuple[str, ...] = ()
+    asked: Controls | None = None
+
+    @property
+    def caller(self) -> str:
+        """The name of the caller whose rule holds; empty without one."""
+        return "" if self.rule is None else self.rule.name
+
+    @property
+    def sent_by(self) -> str:
+        """The name of the caller whose rule names the upstream; empty where no rule does."""
+        return "" if self.rule is None or self.rule.upstream is None else self.rule.name
+
+    @property
+    def asks(self) -> bool:
+        """Whether the client itself asks for anything: what a rule says alone makes no request special."""
+        return self.own is not NOTHING_ASKED
+
+    @property
+    def own(self) -> Controls:
+        """What the client itself asks for."""
+        return self if self.asked is None else self.asked
+
+    def under(self, rule: CallerRule) -> Controls:
+        """The same under the rule of the request's caller: a header may make its window smaller, and changes nothing
+        else of what the rule says."""
+        ours: dict[str, Any] = {name: said for name in RULED if (said := getattr(rule, name)) is not None}
+        asked: dict[str, Any] = {name: said for name in RULED if (said := getattr(self, name)) is not None}
+        smaller: dict[str, Any] = {
+            name: min(ours[name], asked[name]) for name in SMALLER if name in ours and name in asked
+        }
+        now = {**asked, **ours, **smaller}
+        overruled = tuple(sorted(name.replace("_", "-") for name, said in asked.items() if now[name] != said))
+        return replace(self, **now, rule=rule, overruled=overruled, asked=self)
 
     def terms(self, usual: Terms) -> Terms:
         """What holds for a request with these controls; `usual` is what holds without them."""
@@ -45,6 +85,9 @@ class Controls(msgspec.Struct, frozen=True):
 
 
 NOTHING_ASKED = Controls()
+# What a caller's rule and control headers can both say; of figures the smaller one holds.
+RULED = tuple(name for name in Controls.__struct_fields__ if name in CallerRule.__struct_fields__)
+SMALLER = tuple(name for name in ("window", "effective") if name in RULED)
 _IS_CONTROL = NameTest(lambda name: name.startswith(PREFIX))
 
 

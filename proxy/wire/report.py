@@ -65,7 +65,8 @@ def notices(controls: Controls, window: Window | None, messages: int) -> list[st
     """
     texts = []
     wanted = controls.window
-    if wanted is not None and window is not None and window.tokens < wanted:
+    ruled = None if controls.rule is None else controls.rule.window
+    if wanted is not None and wanted != ruled and window is not None and window.tokens < wanted:
         texts.append(f"the window of {wanted:,} tokens is over the model's own {window.tokens:,}, which applies")
     absent = sorted(pin for pin in controls.pins if pin >= messages)
     if absent:

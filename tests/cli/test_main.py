@@ -26,7 +26,7 @@ from proxy.cli.demo import BODY
 from proxy.cli.main import main
 from tests.makers import body, system, user, words
 
-COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "top", "check", "demo", "simulate")
+COMMANDS = ("serve", "inspect", "replay", "models", "forget", "page", "top", "check", "caller", "demo", "simulate")
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_", "OTEL_"))}
 
 
@@ -167,6 +167,34 @@ def test_a_window_a_ladder_and_a_limit_change_the_plan(
     assert plan(*switch)["model_sent"] == "gpt-4o"
     monkeypatch.setenv("PLIMSOLL_REDIS", "redis://192.0.2.1")  # nobody is asked
     assert plan()["tokens"]["prompt"] == 7793
+
+
+def test_U15_pins_and_a_mode_can_be_tried(capsys: pytest.CaptureFixture[str], long: str) -> None:
+    def sent(*flags: str) -> Any:
+        code, out, _ = ended(capsys, "inspect", "--json", *flags, long)
+        assert code == 0
+        return json.loads(out)
+
+    messages: Any = BODY["messages"]
+    place = next(row["index"] for row in sent()["messages"]["detail"] if row["state"] == "dropped")
+    text = messages[place]["content"]
+    assert text not in [message["content"] for message in sent()["request"]["messages"]]
+    assert text in [message["content"] for message in sent("--pin", str(place))["request"]["messages"]]
+    for mode in ("observe", "off"):
+        found = sent("--mode", mode)
+        assert (found["mode"], found["request"]["messages"]) == (mode, messages) and found["steps"]
+        assert f"in mode {mode} it is sent as it came" in ended(capsys, "inspect", "--mode", mode, long)[1]
+    assert ended(capsys, "inspect", "--mode", "none", long)[0] == 2
+
+
+def test_U29_a_plan_under_the_rule_of_a_caller(capsys: pytest.CaptureFixture[str], long: str, tmp_path: Path) -> None:
+    (tmp_path / "callers.toml").write_text('[[caller]]\nname = "search"\nmatch = { headers = ["s"] }\nwindow = 4000')
+    rules = ("--rules", str(tmp_path))
+    code, out, _ = ended(capsys, "inspect", "--json", *rules, "--caller", "search", long)
+    assert code == 0 and (json.loads(out)["caller"], json.loads(out)["window"]) == ("search", 4000)
+    assert json.loads(ended(capsys, "inspect", "--json", *rules, long)[1])["window"] > 4000
+    code, _, problem = ended(capsys, "inspect", *rules, "--caller", "serch", long)
+    assert code == 2 and "no row with the name 'serch'" in problem
 
 
 def test_a_lorebook_can_be_tried(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
             "PLIMSOLL_KEYS": "/etc/keys",
             "PLIMSOLL_LOG": "json",
             "PLIMSOLL_CALLER_HEADER": "X-Team",
+            "PLIMSOLL_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
             "PLIMSOLL_GEN_AI_METRICS": "on",
             "PLIMSOLL_RECORD": "/var/plimsoll",
             "PLIMSOLL_RECORD_CONTENT": "Redacted",
@@ -139,6 +141,7 @@ def test_every_setting_can_be_set_by_its_variable() -> None:
         models_windows=False,
         log="json",
         caller_header="x-team",
+        trusted_proxies=(ip_network("10.0.0.0/8"), ip_network("::1")),
         gen_ai_metrics=True,
         record=Path("/var/plimsoll"),
         record_content="redacted",

@@ -26,5 +26,5 @@ def test_a_path_is_logged_once_and_clients_cannot_fill_the_log(capfd: pytest.Cap
 def test_under_other_rules_it_knows_what_it_has_logged() -> None:
     one = unfitted()
     one.log_unfitted("GET", b"/v1/files")
-    other = one.with_rules(one.routes, one.models, one.reporter)
+    other = one.with_rules(one.routes, one.models, one.reporter, None)
     assert list(other.unfitted) == list(one.unfitted)

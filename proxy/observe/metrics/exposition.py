@@ -130,6 +130,7 @@ class Metrics:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
         self.shows_traces = False  # until somebody scrapes OpenMetrics
+        self.by_caller = by_caller
         self.reads_headers = by_caller  # whether outcomes are to have what headers say: the caller, the trace
         self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from proxy.config.callers import OTHER
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.observe.log import printable
@@ -93,6 +94,7 @@ class Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERS
     planned: list[_Step] = []
     controls: _Controls | None = None
     finish: str | None = None
+    caller_name: str = ""
 
 
 def figures(request: Request, caller: str, at: float, name: Callable[[str, str], str] | None = None) -> Line:
@@ -138,6 +140,8 @@ def figures(request: Request, caller: str, at: float, name: Callable[[str, str],
         line.controls = _controls(controls, o.ladder)
     if finish is not None:
         line.finish = printable(finish)
+    if o.caller and o.caller != OTHER:
+        line.caller_name = o.caller
     return line
 
 

@@ -10,7 +10,7 @@ from proxy.model.limits import FLOOR, Window
 from proxy.model.outcome import UNFITTED, Usage
 from proxy.replay.recorded import EachEntry, Figures, Found, Headers, Reader, Recorded, Skipped
 from proxy.replay.values import moment, of, status, text, tokens, value
-from proxy.wire.controls import PREFIX
+from proxy.wire.controls import AS, PREFIX
 
 VERSION = 1
 STEPS = 64  # of one request that are read
@@ -37,11 +37,11 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
         at=_began(of(fields, "time"), of(fields, "ms")),
         path=path,
         model="" if in_body else text(of(fields, "model")),
-        app=text(of(fields, "caller")),
+        app=text(of(fields, "caller_name")) or text(of(fields, "caller")),
         caller=text(of(fields, "caller")),
         usage=_usage(of(fields, "usage")),
         status=status(of(fields, "status")),
-        headers=_headers(of(fields, "controls")),
+        headers=(*_headers(of(fields, "controls")), *_named(text(of(fields, "caller_name")))),
         redacted=of(fields, "content") == "redacted",
         figures=_figures(fields),
     )
@@ -80,6 +80,11 @@ def _headers(found: Json) -> Headers:
     if isinstance(pins, list):
         given.append(("pin", ",".join(str(pin) for pin in pins[:1000] if tokens(pin) is not None)))
     return tuple((PREFIX + name.encode(), said.encode("latin-1", "replace")) for name, said in given if said)
+
+
+def _named(caller: str) -> Headers:
+    """The caller, whose rule of callers.toml the request is planned under."""
+    return ((AS, caller.encode("utf-8", "replace")),) if caller else ()
 
 
 def _figures(fields: RawFields) -> Figures:

@@ -117,7 +117,15 @@ def test_a_line_has_the_figures_of_the_request(desk: Desk) -> None:
     assert abs(line.pop("time") - time.time()) < 60
     assert line == {
         **{"v": 1, "api": "chat", "path": "/v1/chat/completions", "model": "gpt-4", "model_sent": "gpt-4o"},
-        **{"upstream": "azure", "caller": "ab12", "result": "fitted", "status": 200, "stream": True, "mode": "fit"},
+        **{
+            "upstream": "azure",
+            "caller": "ab12",
+            "caller_name": "team",
+            "result": "fitted",
+            "status": 200,
+            "stream": True,
+            "mode": "fit",
+        },
         **{"ladder": "agent", "attempts": 2, "window": 8192, "window_source": "table", "count": "exact"},
         **{"prompt": 9000, "prompt_sent": 5000, "reserve": 3000, "max_tokens": 4000, "max_tokens_sent": 3000},
         **{"messages": 40, "messages_sent": 20, "refused": ["openai"], "healed": True, "truncated": True},
