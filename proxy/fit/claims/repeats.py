@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from proxy.fit.claims.again import last_name, same_path
-from proxy.fit.relevance.results.shown_lines import NONE, Shown
+from proxy.fit.relevance.results.shown_lines import NONE, PLAIN, Shown
 
 RUN = 300  # characters of the lines in one later result, from which on they are a run
 WORTH = 240  # characters of lines that are worth a note where they stand
@@ -29,7 +29,6 @@ MOST_OF_IT = 0.6  # share of a text that must stand elsewhere, if nothing says t
 # Share of the lines of an older version that stand in newer ones, if its path alone proves nothing: of any lines of a
 # path, and of what the same call returned (the end of a log that grows is no older version).
 ALIKE, SAME = 0.3, 0.6
-PLAIN = 12  # characters of a line without a number up to which it is found in any text
 
 
 class Text(msgspec.Struct, frozen=True, gc=False):
@@ -98,28 +97,24 @@ def repeats(texts: Sequence[Text]) -> list[tuple[Stretch, ...]]:
 def arrivals(texts: Sequence[Text]) -> list[dict[int, int]]:
     """What each text repeats of earlier ones, or replaces, when it comes: about how many characters, by the place of
     the newest text that has them. Of a text it follows from the texts up to it."""
-    wholes, sames, lines, paths = dict[int, int](), dict[str, int](), dict[tuple[int, int], int](), Paths()
+    wholes, sames, lines, paths = dict[int, int](), dict[str, int](), dict[int, int](), Paths()
     found = []
     for place, text in enumerate(texts):
-        shown, numbers = text.shown, text.shown.numbers
+        shown = text.shown
         versions = paths.of(text.path).lines if text.path else {}
-        keys = [*zip(numbers or [NONE] * len(shown.contents), shown.contents, strict=True)]
-        again = Counter[int]()
         before = wholes.get(shown.key, sames.get(text.same) if text.same else None)
         if before is not None:
-            again[before] = texts[before].shown.size
+            found.append({before: texts[before].shown.size})
         else:
-            for key, size in zip(keys, shown.sizes, strict=True):
-                line = versions.get(key[0])
-                known = line[0] if line else lines.get(key) if size > PLAIN or key[0] != NONE else None
-                if known is not None:
-                    again[known] += size
-        found.append(dict(again))
+            numbers = versions.keys() & set(shown.numbers)
+            again = [versions[n][0] for n in numbers] or [lines[key] for key in shown.lines & lines.keys()]
+            size = shown.size // len(shown.sizes)
+            found.append({n: size * count for n, count in Counter(again).items()} if len(again) * size >= WORTH else {})
         wholes[shown.key] = place
-        lines.update(dict.fromkeys(keys, place))
+        lines.update(dict.fromkeys(shown.lines, place))
         if text.path:
             sames[text.same] = place
-            versions.update({number: (place, 0) for number in numbers if number != NONE})
+            versions.update({number: (place, 0) for number in shown.numbers if number != NONE})
     return found
 
 

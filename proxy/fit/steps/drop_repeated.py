@@ -73,11 +73,14 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if len(found) < 2:
         return draft
     again: dict[int, list[tuple[int, int]]] = {}
-    for each, sizes in zip(found, arrivals([each.text for each in found]), strict=True):
+    alike = set[int]()  # texts that repeat others, or are repeated
+    for number, sizes in enumerate(arrivals([each.text for each in found])):
+        block = found[number].block
         tokens = [(found[n].block, int(size * found[n].rate)) for n, size in sizes.items()]
-        again.setdefault(each.block, []).extend([pair for pair in tokens if pair[0] != each.block and pair[1]])
+        again.setdefault(block, []).extend([pair for pair in tokens if pair[0] != block and pair[1]])
+        alike |= {number, *sizes} if sizes else set()
     last = _last_cut(draft, again, params) if any(again.values()) else -1
-    upto = [each for each in found if each.block <= last]
+    upto = [found[number] for number in sorted(alike) if found[number].block <= last]
     if len(upto) < 2:
         return draft
     fixed = _fixed(draft, facts, last)

@@ -17,21 +17,24 @@ from proxy.model.conversation import Message, PartKind
 NUMBER = re.compile(r"[ \t]*(?:L(?P<named>\d{1,8})[:|\t ]|(?P<plain>\d{1,8})[ \t]*[→|:\t])")
 SAMPLE, FEW = 8, 2  # lines that are looked at first, and how many of them have numbers if all have
 NUMBERED, IN_ORDER = 0.6, 0.8  # shares: of the lines that have numbers, and of these that are one more than the last
+PLAIN = 12  # characters of a line without a number up to which it is found in any text
 START = 200  # characters of a text that tell whether its call failed
 NONE = -1  # the number of a line without one
 READ, READ_BYTES = 20_000, 16 << 20  # messages whose lines are remembered: some hundred long runs
-ENTRY, LINE = 300, 24  # bytes in memory
+ENTRY, LINE = 300, 100  # bytes in memory
 
 
 class Shown(msgspec.Struct, frozen=True, gc=False):
     """A text of a result. `key`: of all of it. Of each line: in `contents` a key of its text without the number, in
     `numbers` the number (`NONE`: it has none; empty if the text is not numbered), in `sizes` its characters with the
-    line break. Keys differ from process to process."""
+    line break. `lines`: keys of the lines with their numbers that are not found in any text. Keys differ from process
+    to process."""
 
     key: int
     contents: Sequence[int]
     numbers: Sequence[int]
     sizes: Sequence[int]
+    lines: frozenset[int] = frozenset()
 
     @property
     def size(self) -> int:
@@ -86,8 +89,20 @@ def shown(text: str) -> Shown:
         some = sum([bool(line.strip()) for line in lines])
         if len(pairs) + 1 >= NUMBERED * some and ordered >= IN_ORDER * len(pairs):
             contents = [line if m is None else line[m.end() :] for line, m in zip(lines, matches, strict=True)]
-            return Shown(hash(text), array("q", map(hash, contents)), numbers, sizes)
-    return Shown(hash(text), array("q", map(hash, lines)), array("q"), sizes)
+            return _shown(text, contents, numbers, sizes)
+    return _shown(text, lines, array("q"), sizes)
+
+
+def _shown(text: str, contents: Sequence[str], numbers: Sequence[int], sizes: Sequence[int]) -> Shown:
+    keys = array("q", map(hash, contents))
+    each = zip(numbers or [NONE] * len(keys), keys, sizes, strict=True)
+    lines = frozenset([line_key(number, key) for number, key, size in each if size > PLAIN or number != NONE])
+    return Shown(hash(text), keys, numbers, sizes, lines)
+
+
+def line_key(number: int, content: int) -> int:
+    """A key of a line with its number."""
+    return hash((number, content))
 
 
 def is_numbered(lines: Sequence[str]) -> bool:
