@@ -18,7 +18,6 @@ from proxy.observe.metrics.worker_values import Cells, Exemplars, Mode
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 NO_MARKS: Mapping[int, Exemplar] = {}
-WHOLE = 1e15  # below it a whole number is written without its fraction
 
 
 class Row(NamedTuple):
@@ -97,6 +96,4 @@ def _escaped(text: str, quotes: bool) -> str:
 
 def _number(value: float) -> str:
     value = float(value)
-    if value.is_integer() and -WHOLE < value < WHOLE:
-        return str(int(value))
     return repr(value) if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")

@@ -126,14 +126,14 @@ def test_any_worker_tells_what_all_have_counted(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     text = done.stdout.decode()
     for line in (
-        'plimsoll_requests_total{endpoint="chat",model="gpt-4",result="fitted",status="200"} 6',
-        'plimsoll_requests_total{endpoint="passthrough",model="",result="passed",status="200"} 1',
-        'plimsoll_prompt_tokens_total{endpoint="chat",model="gpt-4"} 46758',
-        'plimsoll_own_seconds_count{endpoint="chat"} 6',
-        'plimsoll_own_seconds_bucket{endpoint="chat",le="0.0025"} 6',
-        'plimsoll_cache_lookups_total{tier="local",result="hit"} 4',
-        'plimsoll_cache_breaker_open{breaker="reading"} 1',
-        "plimsoll_requests_in_flight 2",
+        'plimsoll_requests_total{endpoint="chat",model="gpt-4",result="fitted",status="200"} 6.0',
+        'plimsoll_requests_total{endpoint="passthrough",model="",result="passed",status="200"} 1.0',
+        'plimsoll_prompt_tokens_total{endpoint="chat",model="gpt-4"} 46758.0',
+        'plimsoll_own_seconds_count{endpoint="chat"} 6.0',
+        'plimsoll_own_seconds_bucket{endpoint="chat",le="0.0025"} 6.0',
+        'plimsoll_cache_lookups_total{tier="local",result="hit"} 4.0',
+        'plimsoll_cache_breaker_open{breaker="reading"} 1.0',
+        "plimsoll_requests_in_flight 2.0",
     ):
         assert line in text.splitlines(), f"{line} is not in\n{text}"
 

@@ -47,7 +47,7 @@ def test_both_formats_say_the_same(openmetrics: bool) -> None:
 def test_only_openmetrics_has_exemplars_and_an_end() -> None:
     text, openmetrics = exposition(FAMILIES, False), exposition(FAMILIES, True)
     assert b"trace_id" not in text and b"EOF" not in text
-    assert f'le="1.0"}} 3 # {{trace_id="{"f" * 32}"}} 0.5\n'.encode() in openmetrics
+    assert f'le="1.0"}} 3.0 # {{trace_id="{"f" * 32}"}} 0.5\n'.encode() in openmetrics
     assert openmetrics.endswith(b"\n# EOF\n") and b"# TYPE rows counter" in openmetrics
     assert b"# TYPE rows_total counter" in text
 
@@ -72,7 +72,7 @@ def test_a_histogram_of_values_that_may_be_negative_has_no_sum() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (1e14, "100000000000000"), (1e16, "1e+16"), (0.1, "0.1"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
+    [(0.0, "0.0"), (1e14, "100000000000000.0"), (1e16, "1e+16"), (0.1, "0.1"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
 )
 def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
     assert f"level {text}\n".encode() in exposition([(GAUGE, {(): [value]}, {})], True)
