@@ -15,14 +15,14 @@ SAMPLE = 60  # lines that decide the form, from the beginning, the middle and th
 LONGEST = 400  # characters of a line that are compared
 NEARLY, MOSTLY = 0.85, 0.4  # share of the lines that have the form: of all, and of a report with other lines in it
 
-# No pattern is tried again from within a line, so that a line costs its length at most; `file` must look like a path.
-MATCH = re.compile(r"(?P<file>[A-Z]:\\[^:]*|[^\s:]+):(?:\d+:|(?!/)\D)")
-AROUND = re.compile(r"(?P<file>[^\s:]+?)-\d+-|--$")  # what `grep -C` shows between matches
+# No pattern is tried again from within a line, so that a line costs its length at most; `where` must look like a path.
+MATCH = re.compile(r"(?P<where>[A-Z]:\\[^:]*|[^\s:]+):(?:\d+:|(?!/)\D)")
+AROUND = re.compile(r"(?P<where>[^\s:]+?)-\d+-|--$")  # what `grep -C` shows between matches
 TOLD = re.compile(
-    r"(?P<file>[^\s:(]+)[:(]\d+[:,)](?:\d+[:)]?)?:?\s*(?:(?:fatal )?error|warning|note|info|[A-Z]{1,4}\d{2,5}\b)"
+    r"(?P<where>[^\s:(]+)[:(]\d+[:,)](?:\d+[:)]?)?:?\s*(?:(?:fatal )?error|warning|note|info|[A-Z]{1,4}\d{2,5}\b)"
 )
 HEADED = re.compile(r"\d+:")  # a match under the path of its file
-COUNTED = re.compile(r"(?P<file>[^\s:]+):\d+$")
+COUNTED = re.compile(r"(?P<where>[^\s:]+):\d+$")
 STATUS = re.compile(r"(?:[MADRCU?!][MADRCU?! ]| [MADRCU]) \S|[MADRC]\t\S| ?\S.*\s\|\s+(?:\d+ [+-]+|Bin )")
 MODE = re.compile(r"[-dlbcpsD][-rwxsStT]{9}[.+@]?\s")
 BRANCH = re.compile(r"[│|\s\xa0]*(?:├──|└──|\|--|`--)\s")
@@ -118,9 +118,9 @@ def _rows(texts: Sequence[str], count: int) -> Sequence[int]:
 def _match(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
     """The match at the beginning of a line; None if what stands for a file does not look like a path."""
     match = pattern.match(text[:LONGEST])
-    if match is None or "file" not in pattern.groupindex or match["file"] is None:
+    if match is None or "where" not in pattern.groupindex or match["where"] is None:
         return match
-    file, number = match["file"], match[0][-2].isdigit()
+    file, number = match["where"], match[0][-2].isdigit()
     return match if "/" in file or "\\" in file or ("." in file and number) else None
 
 
@@ -139,7 +139,7 @@ def _listed(texts: Sequence[str], known: Sequence[int], sample: Sequence[str]) -
     if _share(COUNTED, sample) >= NEARLY:
         return Totals("files", places(COUNTED))
     if _share(TOLD, sample) >= NEARLY:
-        return _in_files("messages", texts, known, TOLD)
+        return _in_files("diagnostics", texts, known, TOLD)
     if _share(MATCH, sample) > 0 and _share(MATCH, sample) + _share(AROUND, sample) >= NEARLY:
         return _in_files("matches", texts, known, MATCH)
     for noun, pattern in ONE_EACH:

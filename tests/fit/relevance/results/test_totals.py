@@ -72,7 +72,7 @@ FORMS = {
     "cargo test": (lines("test hull::t{n} ... ok", 300), r"300 total tests, 0 failed; (\d+) shown"),
     "a compiler": (
         lines("src/part{d}.c:{n}:7: warning: {w}", 300),
-        r"300 total messages in 30 files; (\d+) in \d+ files? shown",
+        r"300 total diagnostics in 30 files; (\d+) in \d+ files? shown",
     ),
     "a table": ("id,what,kg\n" + lines("S{n},{w},{m}", 300), r"300 total rows; (\d+) shown"),
     "columns": (PODS, r"200 total rows; (\d+) shown"),
