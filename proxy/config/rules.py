@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from proxy.config import clients, counters, key_checks, tools
+from proxy.config import clients, counters, key_checks, polyfills, tools
 from proxy.config.callers import FILE as CALLERS
 from proxy.config.callers import CallerRules, parse_callers, unknown_names
 from proxy.config.clients import Clients
@@ -52,7 +52,7 @@ SUMMARY = "summary.txt"
 FILES = frozenset(
     {
         *("ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE),
-        *(UPSTREAMS, counters.FILE, key_checks.FILE, clients.FILE, SUMMARY),
+        *(UPSTREAMS, counters.FILE, key_checks.FILE, clients.FILE, polyfills.FILE, SUMMARY),
     }
 )
 SUFFIX = ".toml"
@@ -78,6 +78,7 @@ class Rules:
     counters: tuple[Counter, ...] = ()
     key_checks: tuple[KeyCheck, ...] = ()
     clients: Clients = field(default_factory=Clients)
+    polyfills: tuple[polyfills.Polyfill, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -206,6 +207,7 @@ def read_rules(
         counters=_counters(reader),
         key_checks=_key_checks(reader),
         clients=_clients(reader),
+        polyfills=_polyfills(reader),
     )
     return rules, reader.problems
 
@@ -351,6 +353,15 @@ def _clients(reader: RulesReader) -> Clients:
         reader.report(layer, clients.FILE, problems)
         found = clients.merged(found, rows)
     reader.report(reader.top(clients.FILE) or reader.layers[-1], clients.FILE, clients.unknown_apis(found))
+    return found
+
+
+def _polyfills(reader: RulesReader) -> tuple[polyfills.Polyfill, ...]:
+    found: tuple[polyfills.Polyfill, ...] = ()
+    for layer in reader.layers:
+        rows, problems = polyfills.parse_polyfills(reader.toml(layer, polyfills.FILE))
+        reader.report(layer, polyfills.FILE, problems)
+        found += rows
     return found
 
 

@@ -16,6 +16,7 @@ from proxy.model.conversation import Message, Prompt
 from proxy.model.lenient_json import RawFields
 from proxy.model.outcome import Usage
 from proxy.model.plan import Plan
+from proxy.model.ports import Meter
 from proxy.model.scan import KnownPrefix, PrefixDigest, Scan
 from proxy.model.server import Header, Server
 
@@ -183,6 +184,24 @@ class SummaryCall:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ContextEdits:
+    """The edits that requests of an API may have its provider make, for servers that do not know them.
+
+    `name`: the field that asks for them. `field`, `mark`: bytes that every request with edits contains, and every part
+    of an answer that reports them.
+    `apply(body, meter_of)`: the body after its edits, without what asks for them, and the JSON of those that were
+    applied; `meter_of` counts a request. It raises `NotUnderstood`. `report(data, applied)`: an event's data, or a
+    complete response, with that JSON where the API has it; else the same bytes. It never raises.
+    """
+
+    name: str
+    field: bytes
+    mark: bytes
+    apply: Callable[[bytes, Callable[[Prompt], Meter]], tuple[bytes, bytes]]
+    report: Callable[[bytes, bytes], bytes]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Api:
     """One API: its name and paths, the formats of its requests and responses, and what only some APIs have.
 
@@ -214,6 +233,7 @@ class Api:
     `refusal_stream(error, model, created)`: the whole stream that tells a client which asked for one that its request
     is too long, if clients look for it there; `created` is in seconds since 1970. None instead of a stream, or of the
     function: an error response tells it.
+    `edits`: those that its requests may ask for.
     """
 
     name: str
@@ -234,6 +254,7 @@ class Api:
     without_middle: Callable[[bytes, tuple[int, int]], tuple[bytes, int] | None] = no_middle
     joined: Callable[[Sequence[bytes], Sequence[int]], list[bytes] | None] = never_joined
     refusal_stream: Callable[[ErrorFields, str, int], bytes | None] | None = None
+    edits: ContextEdits | None = None
 
     @property
     def path(self) -> str:

@@ -13,7 +13,7 @@ from proxy.model.outcome import Refusal, Usage
 from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.backend import Backend
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
-from proxy.request.restated_answers import asked_beyond_sent
+from proxy.request.restated_answers import change_of
 from proxy.request.split_requests import PieceSender
 from proxy.request.stages import Planned, Record
 from proxy.request.work import Pool
@@ -56,7 +56,7 @@ class Attempts:
         headers: Sequence[Header] = received.headers
         if payload is not received.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
-        if record.unreadable or asked_beyond_sent(planned):  # the answer has to be read
+        if record.unreadable or change_of(planned) is not None:  # the answer has to be read
             headers = plainly(headers)
         headers = record.attempt(headers, backend.name)
         if planned.pieces:

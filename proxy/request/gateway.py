@@ -46,7 +46,7 @@ from proxy.request.context import RequestContext
 from proxy.request.endings import ending
 from proxy.request.reporting import Reporter
 from proxy.request.response_headers import headers_of, is_truncated
-from proxy.request.restated_answers import asked_beyond_sent, restated, restated_whole
+from proxy.request.restated_answers import change_of, restated, restated_whole
 from proxy.request.routes import Router
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Planned, Received, Record
@@ -289,10 +289,10 @@ class Gateway:
         if healed:
             record.result = "healed"
         context.answered = Answered(answer.status, usage, None, healed)
-        more = 0 if context.latest is None else asked_beyond_sent(context.latest)
+        change = change_of(context.latest)
         if usage is not None and client.cycle is not None:
             record.first_byte()
-            whole = restated_whole(api, answer, seen, more) if more else (answer, seen)
+            whole = (answer, seen) if change is None else restated_whole(change, answer, seen)
             if relay_at_once(client.cycle, *whole, extra):
                 return
         self._release(context)
@@ -300,7 +300,7 @@ class Gateway:
         tap = Tap(api, (kind or b"").decode("latin-1"), (packing or b"").decode("latin-1"))
         context.answered = Answered(answer.status, usage, tap, healed)
         watch: Watch | None = tap.feed
-        if more and (given := restated(api, answer, seen, more, tap.feed)) is not None:
+        if change is not None and (given := restated(change, answer, seen, tap.feed)) is not None:
             answer, seen, watch = given, b"", None  # the tap reads what the upstream reports
         await relay(
             answer,

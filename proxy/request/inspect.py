@@ -105,6 +105,7 @@ class Inspecting:
         learned = knowledge.learned_for(learned, model, len(scanned.plain), controls.window)
         scanned = replace(scanned, ladder=ladder, lore=lore, tenant=tenant, learned=learned)
         scanned = await planner.with_requested(received, scanned)
+        scanned = await planner.editor.edited(received, scanned, record)
         descent = await planner.plans.build(received, scanned, ladder, record)
         check_too_long(scanned, descent.plan)
         return received, routed.home, scanned, descent

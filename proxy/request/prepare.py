@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from proxy.config.polyfills import is_polyfilled
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, not_understood
 from proxy.fit.lore import Entry
@@ -23,6 +24,7 @@ from proxy.model.plan import Ladder, Mode
 from proxy.model.terms import OnFull
 from proxy.request.bugs import report_bug
 from proxy.request.compactions import Agents
+from proxy.request.context_edits import ContextEditor
 from proxy.request.descents import SEND, Descents, check_too_long, refused
 from proxy.request.facts import MOST_MODELS, Knowledge
 from proxy.request.fits import SERVED, SMALLEST_LOADED, is_below, is_tiny, load_of, proves
@@ -67,11 +69,14 @@ class Planner:
     agents: Agents = field(default_factory=Agents)
     later: Later = field(init=False)
     descents: Descents = field(init=False)
+    editor: ContextEditor = field(init=False)
     _by_model: Bounded[str | tuple[int, str], ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def __post_init__(self) -> None:
         self.later = Later(self.background, self.totals, self.plans)
         self.descents = Descents(self.knowledge, self.plans)
+        lacking = is_polyfilled(self.rules.polyfills, self.knowledge.keys.host)
+        self.editor = ContextEditor(self.knowledge, self.plans.pool, lacking)
 
     def at_once(self, received: Received, scanned: Scanned | None = None) -> Planned | Scanned | None:
         """What is sent for a short request that asks for nothing special and whose bytes prove that it fits, as most:
@@ -88,6 +93,8 @@ class Planner:
             known = self._rules_for(scan.model, controls)
             ladder, knowledge = known.ladder, self.knowledge
             if known.special or api.without_truncation is not None or received.path in api.compact_paths:
+                return scanned
+            if self.editor.lacking and self.editor.edits_of(received, plain) is not None:
                 return scanned
             tenant = knowledge.tenant(received.headers, scan.model, ladder.models)
             learned = knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
@@ -118,6 +125,7 @@ class Planner:
             if scanned.controls.asks:
                 scanned = replace(scanned, ladder=self.ladder_for(scanned.model, scanned.controls))
             scanned = await self._with_rules(received, scanned)
+            scanned = await self.editor.edited(received, scanned, record)
             return await self._plan(received, scanned, record)
         except NotUnderstood as error:
             unsent = Planned(received, scanned=scanned, result="not_understood", unplanned=str(error))

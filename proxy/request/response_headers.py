@@ -17,6 +17,7 @@ REFUSING = "the request is near the window: the server is told to refuse it rath
 UNKNOWN_STORED = "what the upstream has stored is not known here, and is not counted"
 OVERRULED = "a rule of the proxy's operator holds here, not what the request asks for: {}"
 UNPLANNED = "the request was sent as it came, unmeasured: {}"
+EDITED = "the context edits that the request asks for were made before it was sent: {}"
 NOT_EFFECTIVE = "no cut reaches the effective window of {:,} tokens: the model's own counts"
 LEFT_OUT = "{:,} messages in the middle are left out and not counted: there are too many to be parsed"
 
@@ -59,6 +60,7 @@ def notices_of(planned: Planned) -> list[str]:
         *([planned.unmoved[0]] if planned.unmoved[0] else []),
         *([REFUSING] if planned.refusing else []),
         *_without_effect(planned),
+        *([EDITED.format(scanned.applied.decode())] if scanned.applied is not None else []),
         *(() if planned.descent is None else planned.descent.missing),
     ]
 
@@ -71,6 +73,8 @@ def _has_notices(planned: Planned) -> bool:
     if scanned is None:
         return False
     if planned.received.terms is not USUAL and _without_effect(planned):
+        return True
+    if scanned.applied is not None:
         return True
     if scanned.controls.asks or scanned.left_out or planned.unmoved[0] or planned.refusing:
         return True

@@ -1,4 +1,5 @@
-"""Answers whose usage tells of the prompt that the client asked with, though a shorter one was sent.
+"""Answers that tell of the prompt that the client asked with, though a shorter one was sent, and of edits that we made
+where the upstream does not know them.
 
 What the upstream reports is raised by what was cut: its own count stays the measure, and a prompt never shrinks between
 two turns because of a cut. Nothing else of an answer changes, and no answer to a request that was not cut.
@@ -11,12 +12,11 @@ from collections.abc import Callable
 
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Sink
-from proxy.model.api import Api
 from proxy.model.terms import Reported
 from proxy.request.stages import Planned
 from proxy.wire.coding import CODED, IDENTITY, coding_of, decompressor_of_answer
 from proxy.wire.headers import Header, value_of
-from proxy.wire.restated import Restater, whole_with_more
+from proxy.wire.restated import Change, Restater
 
 MAX_INFLATED = 1 << 20  # decoded bytes of one piece: the client takes it before the next one is made
 # What describes the bytes of an answer: it is wrong for others.
@@ -37,18 +37,26 @@ def asked_beyond_sent(planned: Planned) -> int:
     return max(0, plan.before.billed - plan.draft.billed) if cut else 0
 
 
-def restated_whole(api: Api, answer: Answer, body: bytes, more: int) -> tuple[Answer, bytes]:
+def change_of(planned: Planned | None) -> Change | None:
+    """What is restated in the answer to a request; None for nearly all."""
+    if planned is None:
+        return None
+    more, applied = asked_beyond_sent(planned), None if planned.scanned is None else planned.scanned.applied
+    return Change(planned.received.api, more, applied) if more or applied is not None else None
+
+
+def restated_whole(change: Change, answer: Answer, body: bytes) -> tuple[Answer, bytes]:
     """An answer that was read whole, with its body."""
-    restated = whole_with_more(api, body, more)
+    restated = change.whole(body)
     length = (b"content-length", b"%d" % len(restated))
     return Answer(_Restated(answer, b"", [*_kept(answer), length], None, None, _unseen)), restated
 
 
-def restated(api: Api, answer: Answer, seen: bytes, more: int, watch: Callable[[bytes], None]) -> Answer | None:
+def restated(change: Change, answer: Answer, seen: bytes, watch: Callable[[bytes], None]) -> Answer | None:
     """An answer of which the bytes in `seen` were read; `watch` is called with what the upstream sent, as it came. None
     if it is no answer with a usage, or cannot be read."""
     kind, coding = (value_of(answer.headers, b"content-type") or b"").decode("latin-1"), coding_of(answer.headers)
-    restater = Restater(api, kind, more)
+    restater = Restater(change, kind)
     if answer.status != 200 or not restater.reads or coding not in (*CODED, *IDENTITY):
         return None
     decoder = _Decoder(coding) if coding in CODED else None

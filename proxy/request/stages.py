@@ -84,7 +84,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     nothing depends on it. `learned` are the limits that refusals proved for this tenant; `probing`: the request is
     planned without them, to test whether they still hold. `digests`: those of its prefixes, where its conversation may
     have limits of its own. `left_out`: the messages in the middle that `plain` and its scan are without, because the
-    body has too many to be parsed.
+    body has too many to be parsed. `applied`: the JSON of the edits of context that we made, as the client
+    asked; None if it did not, or if the upstream makes them.
     """
 
     plain: bytes
@@ -97,6 +98,7 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     probing: bool = False
     digests: Sequence[int] = ()
     left_out: int = 0
+    applied: bytes | None = None
 
     @property
     def model(self) -> str:
@@ -104,8 +106,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
         return self.scan.model
 
     def unchanged(self, received: Received) -> bytes:
-        """The client's own bytes; without the proxy's own key, if a message has it."""
-        return self.plain if self.scan.seen.keyed else received.body
+        """The client's own bytes; without the proxy's own key, if a message has it, and after edits that we made."""
+        return self.plain if self.scan.seen.keyed or self.applied is not None else received.body
 
 
 class Counted(msgspec.Struct, frozen=True, gc=False):

@@ -1,5 +1,5 @@
-"""A response whose usage is restated while it passes: with more tokens in the prompt. It reads lines and JSON, and does
-no I/O.
+"""A response in which something is restated while it passes: the tokens of its prompt, or edits that were made before.
+It reads lines and JSON, and does no I/O.
 
 Of a stream nothing waits but a line that is not whole yet, which no client can read either. A plain response waits for
 its end, as it does at every client; blanks before it, which some upstreams send to keep a connection alive, do not.
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from proxy.model.api import Api
 from proxy.wire.tap import STREAM, STREAMS, kind_of
 
@@ -17,14 +19,42 @@ LINES = re.compile(rb"[^\r\n]*(?:\r\n|[\r\n])")  # "Lines must be separated by e
 DATA = re.compile(rb"data:[ ]?")
 
 
+class Change(msgspec.Struct, frozen=True):
+    """What is restated in the answers of an API: `more` tokens in the prompt, and the JSON of edits that were
+    `applied`, if any were asked for."""
+
+    api: Api
+    more: int = 0
+    applied: bytes | None = None
+
+    def may_be_in(self, data: bytes) -> bool:
+        """Whether something may be to be restated in these bytes; a quick test."""
+        edits = self.api.edits
+        if self.more and self.api.usage_key in data:
+            return True
+        return self.applied is not None and edits is not None and edits.mark in data
+
+    def of(self, data: bytes) -> bytes:
+        """An event's data, or a complete response, restated."""
+        if self.more:
+            data = self.api.response.with_more_prompt(data, self.more)
+        if self.applied is not None and self.api.edits is not None:
+            data = self.api.edits.report(data, self.applied)
+        return data
+
+    def whole(self, body: bytes) -> bytes:
+        """A whole plain response, restated."""
+        return self.of(body) if self.may_be_in(body) else body
+
+
 class Restater:
     """One response, fed chunk by chunk, without its content-encoding; `content_type` is the value of its header. A
     response that is neither a stream nor JSON passes as it is."""
 
-    __slots__ = ("_api", "_held", "_kind", "_more", "_size")
+    __slots__ = ("_change", "_held", "_kind", "_size")
 
-    def __init__(self, api: Api, content_type: str, more: int) -> None:
-        self._api, self._more = api, more
+    def __init__(self, change: Change, content_type: str) -> None:
+        self._change = change
         self._kind = kind_of(content_type)
         self._held: list[bytes] = []
         self._size = 0
@@ -42,7 +72,7 @@ class Restater:
         if end:
             lines = b"".join((*self._held, chunk[:end]))
             self._held, self._size = [chunk[end:]], len(chunk) - end
-            return self._with_more(lines)
+            return self._restated(lines)
         if self._kind not in STREAMS and not self._size and not chunk.strip():
             return chunk
         self._held.append(chunk)
@@ -52,27 +82,22 @@ class Restater:
     def end(self) -> bytes:
         """The rest, once the response has ended. A line without an end is no event, and passes as it is."""
         kind, rest = self._kind, self._given_up()
-        return rest if kind in STREAMS else whole_with_more(self._api, rest, self._more)
+        return rest if kind in STREAMS else self._change.whole(rest)
 
     def _given_up(self) -> bytes:
         rest, self._held, self._size, self._kind = b"".join(self._held), [], 0, ""
         return rest
 
-    def _with_more(self, lines: bytes) -> bytes:
-        if self._api.usage_key not in lines:
+    def _restated(self, lines: bytes) -> bytes:
+        if not self._change.may_be_in(lines):
             return lines
         return b"".join(map(self._line, LINES.findall(lines)))
 
     def _line(self, line: bytes) -> bytes:
-        if self._api.usage_key not in line:
+        if not self._change.may_be_in(line):
             return line
         data = DATA.match(line) if self._kind == STREAM else None
         start = 0 if data is None else data.end()
         if data is None and self._kind == STREAM:  # a comment, a name
             return line
-        return line[:start] + self._api.response.with_more_prompt(line[start:], self._more)
-
-
-def whole_with_more(api: Api, body: bytes, more: int) -> bytes:
-    """A whole plain response with so many tokens more in its prompt."""
-    return api.response.with_more_prompt(body, more) if api.usage_key in body else body
+        return line[:start] + self._change.of(line[start:])

@@ -153,8 +153,8 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
         "window.toml: unknown file; known are callers.toml, clients.toml, counters.toml, families.toml, "
-        "key_checks.toml, ladder.toml, refusals.toml, summary.txt, tools.toml, upstreams.toml, windows.toml and "
-        "ladders/*.toml",
+        "key_checks.toml, ladder.toml, polyfills.toml, refusals.toml, summary.txt, tools.toml, upstreams.toml, "
+        "windows.toml and ladders/*.toml",
         "ladders/default.toml: the ladder 'default' is in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
         f"ladder.toml, use 1: unknown ladder 'nope', known are {', '.join(sorted(_names(folder)))}",

@@ -14,7 +14,9 @@ from proxy.http.client.response import Fault, TransportError
 from proxy.request import restated_answers
 from proxy.request.restated_answers import restated, restated_whole
 from proxy.wire.headers import Header
+from proxy.wire.restated import Change
 
+CHANGE = Change(API, 1_000)
 EVENTS = (b"content-type", b"text/event-stream")
 JSON = (b"content-type", b"application/json")
 SAID = b'data: {"choices":[]}\n\ndata: {"usage":{"prompt_tokens":%d}}\n\n'
@@ -56,14 +58,14 @@ def test_what_was_read_before_comes_first_and_who_watches_sees_what_the_upstream
     raw = SAID % 7
     seen: list[bytes] = []
     reply = Reply(raw[10:40], raw[40:], headers=(EVENTS, (b"content-length", b"%d" % len(raw)), (b"x-a", b"1")))
-    answer = restated(API, Answer(reply), raw[:10], 1_000, seen.append)
+    answer = restated(CHANGE, Answer(reply), raw[:10], seen.append)
     assert answer is not None and answer.headers == [EVENTS, (b"x-a", b"1")]
     assert b"".join(asyncio.run(passed(answer))) == SAID % 1_007 and b"".join(seen) == raw
 
 
 def test_each_event_passes_when_it_is_there() -> None:
     first, second = SAID[: SAID.index(b"\n\n") + 2], (SAID % 7)[SAID.index(b"\n\n") + 2 :]
-    answer = restated(API, Answer(Reply(first, second)), b"", 1_000, lambda chunk: None)
+    answer = restated(CHANGE, Answer(Reply(first, second)), b"", lambda chunk: None)
     assert answer is not None and asyncio.run(passed(answer))[0] == first
 
 
@@ -74,7 +76,7 @@ def test_a_coded_answer_is_decoded_piece_by_piece(monkeypatch: pytest.MonkeyPatc
     seen: list[bytes] = []
     pieces = [packed[start : start + size] for start in range(0, len(packed), size)]
     answer = restated(
-        API, Answer(Reply(*pieces, headers=(EVENTS, (b"content-encoding", b"gzip")))), b"", 1_000, seen.append
+        CHANGE, Answer(Reply(*pieces, headers=(EVENTS, (b"content-encoding", b"gzip")))), b"", seen.append
     )
     assert answer is not None and answer.headers == [EVENTS]
     assert b"".join(asyncio.run(passed(answer))) == SAID % 1_007 and b"".join(seen) == packed
@@ -82,7 +84,7 @@ def test_a_coded_answer_is_decoded_piece_by_piece(monkeypatch: pytest.MonkeyPatc
 
 def test_what_is_not_coded_as_it_says_breaks_off() -> None:
     reply = Reply(b"no gzip", headers=(EVENTS, (b"content-encoding", b"gzip")))
-    answer = restated(API, Answer(reply), b"", 1_000, lambda chunk: None)
+    answer = restated(CHANGE, Answer(reply), b"", lambda chunk: None)
     assert answer is not None
     with pytest.raises(UpstreamError):
         asyncio.run(passed(answer))
@@ -93,7 +95,7 @@ def test_an_upstream_that_breaks_off_in_the_middle_of_an_event_breaks_off_here()
 
     async def check() -> None:
         reply = Reply(raw[:-9], breaks=True)
-        answer = restated(API, Answer(reply), b"", 1_000, lambda chunk: None)
+        answer = restated(CHANGE, Answer(reply), b"", lambda chunk: None)
         assert answer is not None and await answer.next() == raw[: raw.index(b"\n\n") + 2]
         with pytest.raises(UpstreamError):
             await answer.next()
@@ -105,15 +107,15 @@ def test_an_upstream_that_breaks_off_in_the_middle_of_an_event_breaks_off_here()
 
 @pytest.mark.parametrize("headers", [(), ((b"content-type", b"text/html"),), (EVENTS, (b"content-encoding", b"br"))])
 def test_what_cannot_be_read_is_left_alone(headers: tuple[Header, ...]) -> None:
-    assert restated(API, Answer(Reply(headers=headers)), b"", 1_000, lambda chunk: None) is None
+    assert restated(CHANGE, Answer(Reply(headers=headers)), b"", lambda chunk: None) is None
     error = Reply(headers=(JSON,))
     error.status = 400
-    assert restated(API, Answer(error), b"", 1_000, lambda chunk: None) is None
+    assert restated(CHANGE, Answer(error), b"", lambda chunk: None) is None
 
 
 def test_a_whole_answer_has_the_length_of_its_new_body() -> None:
     body = b'{"usage":{"prompt_tokens":7}}'
     reply = Reply(headers=(JSON, (b"content-length", b"%d" % len(body)), (b"etag", b"x")))
-    answer, written = restated_whole(API, Answer(reply), body, 1_000)
+    answer, written = restated_whole(CHANGE, Answer(reply), body)
     assert written == b'{"usage":{"prompt_tokens":1007}}' and answer.headers == [JSON, (b"content-length", b"32")]
     assert asyncio.run(passed(answer)) == []
