@@ -179,3 +179,10 @@ def test_a_model_that_was_switched_is_shown_with_both_names() -> None:
 def test_a_duration_has_its_two_largest_units(seconds: int, shown: str) -> None:
     overview = {**OVERVIEW, "started_at": OVERVIEW["at"] - seconds}
     assert lines(Snapshot(overview))[0].endswith(f"up {shown}")
+
+
+def test_U27_the_callers_of_requests_are_shown_and_found_where_there_are_any() -> None:
+    ours = [{**one, "caller": "search"} for one in SNAPSHOT.requests]
+    shown = "\n".join(lines(replace(SNAPSHOT, requests=ours)))
+    assert "search" in shown and "caller" in shown and "caller" not in "\n".join(lines())
+    assert matches(ours[0], "search") and not matches(SNAPSHOT.requests[0], "search")
