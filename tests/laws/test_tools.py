@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.fit.plan import plan
@@ -134,3 +136,17 @@ def test_what_leaves_the_history_its_share_is_sent_byte_for_byte(dialect: Dialec
     raw = body(dialect, tools, ["a"])
     prompt, made = made_of(dialect, raw, 5_000)
     assert not made.changed and json.loads(dialect.render(prompt, made)) == json.loads(raw)
+
+
+@dialects
+@settings(max_examples=8)
+@given(called=st.lists(st.sampled_from(ascii_lowercase), min_size=30, max_size=40), window=st.integers(700, 1_600))
+def test_the_list_changes_seldom_while_a_run_grows(dialect: Dialect, called: list[str], window: int) -> None:
+    about = f"Does what it does. {words(40, 'W')}"
+    tools = [written(dialect, {"name": n, "description": about, "parameters": {}}, False) for n in ascii_lowercase]
+    plans = [made_of(dialect, body(dialect, tools, called[:end]), window)[1] for end in range(len(called))]
+    lists = [made.draft.definitions.fields for made in plans if made.changed]
+    before = plans[-1].before
+    came = sum(message.tokens for message in before.messages)
+    # It is chosen where the messages have doubled, then once for each room of them.
+    assert sum(old != new for old, new in pairwise(lists)) <= 5 + came / max(1, before.room)

@@ -33,12 +33,12 @@ from proxy.model.definitions import Definition, Definitions, Place
 from proxy.model.plan import Draft, Facts
 
 GRIDS = 32  # of the room: instructions and learned counts that differ a little from turn to turn change no list
-LEAST = 0.1  # of the room: what the first and the newest message need in a request that would else be refused
+LEAST = 0.1  # of the room: what a request needs for its first and newest messages; with less it is refused as a rule
 SOON = 1 / 16  # of the room: messages after which the list is chosen a second time, at the earliest
 WORTH = 24  # bytes that a description must save to be changed
 FRAME = 60  # bytes of a tool besides its descriptions, about: only an order follows from it
 KEY = 16  # bytes of a description besides its text
-ROUNDS = 6  # counts of the whole list to find how many changes are enough
+ROUNDS, SLACK = 6, 1 / 16  # counts of the whole list to find how many changes are enough; what may be too much
 REMEMBERED, BYTES = 1_000, 32 << 20  # lists that were chosen, and their bytes
 CHOSEN: Bounded[int, dict[str, bytes]] = Bounded(REMEMBERED, BYTES)
 
@@ -108,9 +108,8 @@ def _goal(draft: Draft, params: Params) -> Goal:
     share = always - int((1 - params.history) * room)
     if share <= 0:
         return Goal(0, 0)
-    others = sum([b.tokens for b in draft.blocks if b.pinned and not _stays(b, draft.pins)])
     grid = max(1, room // GRIDS)
-    return Goal(-(-share // grid) * grid, -(-(always + min(others, int(LEAST * room)) - room) // grid) * grid)
+    return Goal(-(-share // grid) * grid, -(-(always - int((1 - LEAST) * room)) // grid) * grid)
 
 
 def _stays(block: Block, pins: Collection[int]) -> bool:
@@ -213,19 +212,19 @@ def _freed(draft: Draft, before: Sequence[Change], changes: Sequence[Change], ne
         return base
     goal = needed - (draft.fixed - base.fixed)
     rate = draft.fixed / max(1, sum(map(len, draft.definitions.fields.values())))
-    low, high, best = 0, len(sizes), None  # enough are more than `low`, at most `high` changes
+    low, high, best = 0, len(sizes), base  # enough are more than `low`, at most `high` changes: those of `best`
     for _ in range(ROUNDS):
         count = min(max(bisect_left(sizes, goal / rate) + 1, low + 1), high)
         made = _changed(draft, [*before, *changes[:count]])
         freed = base.fixed - made.fixed
-        if freed >= goal:
+        if freed >= goal or count == len(sizes):
             best, high = made, count
         else:
             low = count
-        if low + 1 >= high and (best is not None or low == len(sizes)):
+        if low + 1 >= high or 0 <= freed - goal <= SLACK * goal:
             break
         rate = max(freed, 1) / sizes[count - 1]
-    return best or _changed(draft, [*before, *changes])
+    return best if high < len(sizes) or best is not base else _changed(draft, [*before, *changes])
 
 
 def _changed(draft: Draft, changes: Sequence[Change]) -> Draft:
