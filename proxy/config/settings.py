@@ -19,7 +19,7 @@ from proxy.config.otel import TraceSettings, read_traces
 from proxy.config.values import Network, Parser, optional, whole
 from proxy.errors import ConfigError
 from proxy.model.plan import Mode
-from proxy.model.terms import OnFull, Reported, Terms
+from proxy.model.terms import USUAL, OnFull, Reported, Terms
 
 PREFIX = "PLIMSOLL_"
 PREFIXES = (PREFIX, "LLM_", "CONTEXT_")
@@ -117,7 +117,8 @@ class Settings:
     @property
     def terms(self) -> Terms:
         """What holds for requests whose headers say nothing else."""
-        return Terms(self.usage, self.effective, self.on_full)
+        terms = Terms(self.usage, self.effective, self.on_full)
+        return USUAL if terms == USUAL else terms
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.client.response import Sink
-from proxy.model.terms import Reported
+from proxy.model.terms import USUAL, Reported
 from proxy.request.stages import Planned
 from proxy.wire.coding import CODED, IDENTITY, coding_of, decompressor_of_answer
 from proxy.wire.headers import Header, value_of
@@ -40,6 +40,8 @@ def asked_beyond_sent(planned: Planned) -> int:
 def change_of(planned: Planned | None) -> Change | None:
     """What is restated in the answer to a request; None for nearly all."""
     if planned is None:
+        return None
+    if planned.received.terms is USUAL and (planned.scanned is None or planned.scanned.applied is None):
         return None
     more, applied = asked_beyond_sent(planned), None if planned.scanned is None else planned.scanned.applied
     return Change(planned.received.api, more, applied) if more or applied is not None else None

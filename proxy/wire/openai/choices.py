@@ -114,7 +114,7 @@ def complete_usage(kind: str, body: bytes) -> Usage | None:
     unnamed = counts.total_tokens - counts.prompt_tokens - completion
     if 0 < unnamed <= MAX_TOKENS:  # thinking that is only in the total
         completion, thought = completion + unnamed, max(thought, unnamed)
-    tier = tier_of(response.service_tier)
+    tier = "" if response.service_tier is None else tier_of(response.service_tier)
     return Usage(counts.prompt_tokens, completion, cached, "", written, thought, tier, name_of(response.model))
 
 
