@@ -327,7 +327,12 @@ def build(
     keys.use_rows(rules.key_checks)
     knowledge = Knowledge(limit, windows, rules.families.at(upstream.server), cache, listing, loaded=models, keys=keys)
     extra_calls = ExtraCalls(
-        settings.extra_calls_budget // settings.workers, settings.extra_calls_keyless, event, cache.accepted
+        settings.extra_calls_budget // settings.workers,
+        settings.extra_calls_keyless,
+        event,
+        cache.accepted,
+        settings.extra_calls_budget,
+        cache.spending,
     )
     clients = {kind: _internal_client(settings, want, upstream, extra_calls) for kind, want in want_kinds().items()}
     providers = {

@@ -29,7 +29,6 @@ LONG_FUNCTIONS: Mapping[str, str] = {
 UNTESTED: Mapping[str, tuple[str, str]] = {
     "admin/local.py": ("admin/test_page.py", "the page's answers, asked as a browser asks them"),
     "apis/anthropic_messages/server.py": ("config/test_models_list.py", "facts of a server, used by lists of models"),
-    "cache/replicated.py": ("cache/test_model_records.py", "records of two replicas"),
     "cli/__main__.py": ("cli/test_main.py", "two lines, which every test of the command line runs"),
     "model/api.py": ("apis/openai_chat/test_request.py", "a value of functions, which each API's tests call"),
     "model/outcome.py": ("observe/metrics/test_outcome_metrics.py", "values without a method"),

@@ -22,6 +22,7 @@ from proxy.cache.record_kinds import Key
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
 from proxy.cache.replicated import Lookup
+from proxy.cache.spending import SharedSpending
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
 from proxy.model.limits import Correction, LearnedLimits, Proof, Shape, Suspicion
@@ -56,6 +57,8 @@ class Cache:
         self._upstreams: list[ModelRecords] = []
         self.use_upstream(upstream)
         self.accepted = AcceptedCallers(upstream, self._remote, self._keyring, self._stats)
+        spending = None if self._remote is None else SharedSpending(upstream, self._remote, self._keyring)
+        self.spending = spending  # the operator's budget for extra calls, as all replicas use it
         self.contents = Contents(self._remote, self._keyring, self._stats)
         self.stored = StoredPrompts(self._remote, self._keyring, self._stats)
         self.counted = StoredPrompts(self._remote, self._keyring, self._stats, COUNTED, COUNTED_TTL_S)
@@ -96,6 +99,8 @@ class Cache:
             return
         self._remote.start()
         self._remote.spawn(self.accepted.refresh_loop())
+        if self.spending is not None:
+            self._remote.spawn(self.spending.refresh_loop())
         for records in self._upstreams:
             self._remote.spawn(records.refresh_loop())
         if not self._keyring.can_seal:
@@ -106,7 +111,8 @@ class Cache:
         if self._remote is None:
             return
         with contextlib.suppress(TimeoutError):
-            refreshed = (self.accepted.refresh(), *(records.refresh() for records in self._upstreams))
+            shared = () if self.spending is None else (self.spending.refresh(),)
+            refreshed = (self.accepted.refresh(), *shared, *(records.refresh() for records in self._upstreams))
             await asyncio.wait_for(asyncio.gather(*refreshed), CLOSE_TIMEOUT_S)
         await self._remote.close()
 

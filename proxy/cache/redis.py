@@ -32,6 +32,16 @@ TTL_JITTER = 0.1  # share of a value's time to live: values written together mus
 MAX_CONNECTIONS = MAX_ACTIVE_READS + 8  # those for operations that no request waits for
 PORT, SENTINEL_PORT = 6379, 26379
 MASTER = "mymaster"  # the name in Redis' own documentation and examples
+# Sets a field of a hash that ends with its first field's time; returns the sum of all fields and the time left in ms.
+TALLY = """
+if redis.call('HLEN', KEYS[1]) > 0 or ARGV[2] ~= '0' then
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+  if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
+end
+local sum = 0
+for _, amount in ipairs(redis.call('HVALS', KEYS[1])) do sum = sum + (tonumber(amount) or 0) end
+return {sum, math.max(0, redis.call('PTTL', KEYS[1]))}
+"""
 Client = redis.asyncio.Redis | RedisCluster
 Cleanup = Callable[[], Awaitable[None]]
 
@@ -80,6 +90,14 @@ class RedisBackend:
         await self._run(self._client.set(name, value, nx=True))
         stored = await self._run(self._client.get(name))
         return stored if _is_value(stored) else None
+
+    async def tally(self, name: bytes, field: bytes, amount: int, seconds: float) -> tuple[int, float]:
+        """One EVAL."""
+        given = name, field, str(amount), str(max(1, round(1000 * seconds)))
+        found = await self._run(self._client.eval(TALLY, 1, *given))
+        if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, int) for one in found):
+            raise BackendError("NoSuchAnswer")
+        return max(0, found[0]), max(0.0, found[1] / 1000)
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         """One pipeline of STRLENs; a value of another type counts as 0."""

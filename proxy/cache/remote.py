@@ -62,6 +62,10 @@ class Backend(Protocol):
     async def set_default(self, name: bytes, value: bytes) -> bytes | None:
         """Stores a value without expiry if the name is absent. Returns the value that is stored then."""
 
+    async def tally(self, name: bytes, field: bytes, amount: int, seconds: float) -> tuple[int, float]:
+        """Sets one of the amounts under a name, in one atomic round trip. Returns their sum, and for how many seconds
+        they stay: `seconds` from when the first was set. An amount of 0 is not stored where there is none."""
+
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         """The sizes of values in bytes; 0 for a name that is absent."""
 
@@ -174,6 +178,16 @@ class Remote:
             self._record_failure(self.read_breaker, str(error))
             return None
 
+    async def attempt_apart(self, operation: Callable[[Backend], Awaitable[T]]) -> T | None:
+        """As `attempt`, for a command that the backend may refuse while it serves all others: a failure opens no
+        breaker."""
+        if not self.read_breaker.closed or self._closed:
+            return None
+        try:
+            return await operation(self.backend)
+        except BackendError:
+            return None
+
     def write(self, name: bytes, value: bytes, seconds: float) -> None:
         """Queues a value with its time to live. A value that is too large or finds the queue full is dropped."""
         if len(value) > MAX_VALUE_BYTES or (len(self._queue) >= MAX_QUEUED_WRITES and name not in self._queue):
@@ -181,6 +195,11 @@ class Remote:
             return
         self._queue[name] = (value, seconds)
         self._queued.set()
+
+    def write_last(self, name: bytes, value: bytes, seconds: float) -> None:
+        """As `write`, behind all that is queued, even if the name is queued already."""
+        self._queue.pop(name, None)
+        self.write(name, value, seconds)
 
     async def _write_loop(self) -> None:
         while True:

@@ -1,25 +1,39 @@
 """A map of small records that replicas share through the backend and merge: each replica soon has what another wrote.
 
 It does not know what the records mean; a `Codec` encodes, decodes and merges them.
+
+Theory of operation
+===================
+
+Who writes a record writes a new stamp for its group of records after it; a record's name decides its group. A refresh
+reads the stamps of the groups in use, at most `GROUPS`, and then the records of those groups whose stamp is another one
+than before, however many there are. Stamps are read first: what is written meanwhile is another stamp for the next
+refresh. A stamp may be lost, or its writer be of a version without stamps: each refresh also reads a part of all
+records in use, and each of them within `ROUNDS` refreshes. A stamp is random and says nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote, Values
+from proxy.cache.sealing import Sealer
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 
 REFRESH_S = 2.0  # what another replica learned arrives here within this time
 ACTIVE_S = 60.0  # a record is in use for so long after a request for it
-MAX_REFRESH = 512  # records that one refresh reads
+MAX_READ = 512  # records of one read: a refresh may make several
+GROUPS = 64
+ROUNDS = 15  # 30 s
+STAMP_BYTES = 8
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
@@ -80,9 +94,13 @@ class ReplicatedRecords(Generic[K, R]):
         self._clock = clock
         self.records: Bounded[K, R] = Bounded(most)
         self.version = 0  # is another one after every change of a record
-        self._used: Bounded[K, float] = Bounded(most)  # when a request last used a record
+        # When a request last used a record, and its name by a sealer.
+        self._used: Bounded[K, tuple[float, bytes, Sealer | None]] = Bounded(most)
         self._read: Bounded[K, float] = Bounded(most)  # when a record was last read from the backend
         self._unsent: dict[K, None] = {}  # records that other replicas do not have yet
+        self._unread: dict[K, None] = {}  # records of which a request's read may be late or lost
+        self._stamps: dict[int, bytes | None] = {}  # of groups, as of the last refresh that read them
+        self._round = 0
 
     def get(self, key: K) -> R:
         """The record in this process, or the empty one. The same object is returned until the record changes."""
@@ -103,10 +121,13 @@ class ReplicatedRecords(Generic[K, R]):
         """The read that a request needs before it uses a record; None for a record that is in use, because `refresh`
         keeps those up to date."""
         now, last_read = self._clock(), self._read.get(key)
-        self._used.put(key, now)
-        if (name := self._name(key)) is None or (last_read is not None and now - last_read < ACTIVE_S):
+        name = self._name(key)
+        self._used.put(key, (now, name or b"", self._keyring.sealer if name else None))
+        if name is None or (last_read is not None and now - last_read < ACTIVE_S):
             return None
         self._read.put(key, now)
+        if len(self._unread) < self._most:
+            self._unread[key] = None
         return Lookup(name, lambda value: self._merge(key, value))
 
     def clear(self) -> None:
@@ -129,6 +150,7 @@ class ReplicatedRecords(Generic[K, R]):
 
     def _merge(self, key: K, value: bytes | None) -> None:
         """Merges the backend's value into the record here. Marks the record as unsent if the backend's is older."""
+        self._unread.pop(key, None)
         name, sealer, codec = self._name(key), self._keyring.sealer, self._codec
         payload = sealer.verify(name, value) if value is not None and name and sealer else None
         theirs = self._stats.record(value, None if payload is None else codec.unpack(payload))
@@ -148,20 +170,73 @@ class ReplicatedRecords(Generic[K, R]):
             self._mark_unsent(key)
 
     async def refresh(self) -> None:
-        """Reads the records in use from the backend, and queues those that it does not have yet."""
+        """Reads the records in use that others changed from the backend, and queues those that it does not have yet."""
         sealer, now = self._keyring.sealer, self._clock()
         if self._remote is None or sealer is None:
             return
-        active = [key for key, used in self._used if now - used < ACTIVE_S]
-        keys = list(dict.fromkeys([*self._unsent, *active]))[:MAX_REFRESH]
-        names = [sealer.name(self._codec.kind, *self._codec.parts(key)) for key in keys]
-        values: Values | None = await self._remote.attempt(lambda backend: backend.get(names)) if names else None
-        if values is None:
+        names = self._names_in_use(sealer, now)
+        stamps: dict[int, bytes | None] | None = {}
+        if len(names) > GROUPS:  # else the stamps are as many as the records
+            stamps = await self._changed_stamps(sealer, sorted({_group(name) for name in names.values()}))
+        if stamps is None:
             return
-        for key, name, value in zip(keys, names, values, strict=True):
-            self._merge(key, value)
+        self._round = (self._round + 1) % ROUNDS
+        due = [key for key, name in names.items() if len(names) <= GROUPS or self._is_due(key, name, stamps)]
+        for start in range(0, len(due), MAX_READ):
+            if not await self._exchange(sealer, {key: names[key] for key in due[start : start + MAX_READ]}):
+                return
+        self._stamps.update(stamps)
+        for key in names:
             self._read.put(key, now)
+
+    def _names_in_use(self, sealer: Sealer, now: float) -> dict[K, bytes]:
+        """The names of all records in use and of those to send. A request has hashed most of them."""
+        found: dict[K, bytes] = {}
+        for key, (used, name, by) in self._used:
+            if now - used < ACTIVE_S:
+                found[key] = name if by is sealer else sealer.name(self._codec.kind, *self._codec.parts(key))
+        for key in self._unsent:
+            if key not in found:
+                found[key] = sealer.name(self._codec.kind, *self._codec.parts(key))
+        return found
+
+    def _is_due(self, key: K, name: bytes, stamps: Mapping[int, bytes | None]) -> bool:
+        if key in self._unsent or key in self._unread or _group(name) in stamps:
+            return True
+        return int(name[-4:], 16) % ROUNDS == self._round
+
+    async def _changed_stamps(self, sealer: Sealer, groups: Sequence[int]) -> dict[int, bytes | None] | None:
+        """The stamps of these groups that are others than at the last refresh. None if the backend cannot be read."""
+        assert self._remote is not None
+        names = [self._stamp(sealer, group) for group in groups]
+        values = await self._remote.attempt(lambda backend: backend.get(names))
+        if values is None:
+            return None
+        found = zip(groups, values, strict=True)
+        return {group: value for group, value in found if self._stamps.get(group, b"") != value}
+
+    async def _exchange(self, sealer: Sealer, names: Mapping[K, bytes]) -> bool:
+        """Reads these records, and queues those that are to be sent, each before the stamp of its group."""
+        assert self._remote is not None
+        values: Values | None = await self._remote.attempt(lambda backend: backend.get([*names.values()]))
+        if values is None:
+            return False
+        groups: set[int] = set()
+        for (key, name), value in zip(names.items(), values, strict=True):
+            self._merge(key, value)
             if key in self._unsent:
                 del self._unsent[key]
                 if (record := self.records.get(key)) is not None:
                     self._remote.write(name, sealer.sign(name, self._codec.pack(record)), self._codec.seconds)
+                    groups.add(_group(name))
+        for group in groups:
+            self._remote.write_last(self._stamp(sealer, group), os.urandom(STAMP_BYTES), self._codec.seconds)
+        return True
+
+    def _stamp(self, sealer: Sealer, group: int) -> bytes:
+        return sealer.name(f"stamp:{self._codec.kind}", bytes([group]))
+
+
+def _group(name: bytes) -> int:
+    """The group of a record, by its name, which ends with a hash in hexadecimal digits."""
+    return int(name[-2:], 16) % GROUPS

@@ -87,6 +87,21 @@ class Memory(Protocol):
 ACCEPTED_S = 3_600.0  # how long an accepted answer vouches for a key: keys are revoked
 
 
+class Spending(Protocol):
+    """What all replicas spent of one budget."""
+
+    @property
+    def total(self) -> int | None:
+        """In the current 24 hours; None where that is not known now."""
+
+    @property
+    def known(self) -> int | None:
+        """The same, however old it is; None before the first answer."""
+
+    def charge(self, amount: int) -> None:
+        """Adds to what this process spent; a negative number takes some back."""
+
+
 class Accepted(Protocol):
     """The callers whose own key an upstream accepted within `ACCEPTED_S` seconds, and has not refused since."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from proxy.http.callbacks import Event, ignore
 from proxy.model.bounded import Bounded
-from proxy.model.ports import ACCEPTED_S, Accepted
+from proxy.model.ports import ACCEPTED_S, Accepted, Spending
 
 MAX_CALLERS = 10_000  # accepted callers that are remembered
 DAY_S = 86_400.0
@@ -63,7 +63,8 @@ class AcceptedHere:
 class ExtraCalls:
     """Admission and accounting of extra calls for one worker process.
 
-    `budget` is the number of tokens that may be billed to the operator in 24 hours. `allow_keyless` permits such calls
+    `budget` is the number of tokens that may be billed to the operator in 24 hours for this process alone; where all
+    replicas share what is spent (`spending`), `whole` is the number for all of them. `allow_keyless` permits such calls
     for clients without a key, who all count as one caller. `event` logs that the budget is spent. `accepted`: whose own
     key the upstream accepted, as far as others share it.
     """
@@ -72,6 +73,8 @@ class ExtraCalls:
     allow_keyless: bool = True
     event: Event = ignore
     accepted: Accepted = field(default_factory=AcceptedHere)
+    whole: int = 0
+    spending: Spending | None = None
     _used: int = 0
     _resets_at: float = 0.0
     _results: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -101,8 +104,22 @@ class ExtraCalls:
 
     @property
     def left(self) -> int:
-        """Tokens of the budget that are left in the current 24 hours."""
+        """Tokens that are left in the current 24 hours: of the budget of all replicas if it is known what they spent,
+        else of this process's own."""
+        return self._left(None if self.spending is None else self.spending.total)
+
+    def _left(self, spent: int | None) -> int:
+        """The same where all replicas `spent` so much (None: that is not known)."""
+        if spent is not None:
+            return max(0, self.whole - spent)
         return max(0, self.budget - self._used) if time.monotonic() < self._resets_at else self.budget
+
+    @property
+    def left_here(self) -> int:
+        """This process's part of what is left, for a sum over all processes."""
+        spent = None if self.spending is None else self.spending.known
+        left = self._left(spent)
+        return left if spent is None or not self.whole else left * self.budget // self.whole
 
     def charge(self, tokens: int) -> None:
         """Charges tokens to the budget; a negative number refunds some. The first charge starts the 24 hours."""
@@ -111,6 +128,8 @@ class ExtraCalls:
             self._used, self._resets_at = 0, now + DAY_S
         before = self.left
         self._used += tokens
+        if self.spending is not None:
+            self.spending.charge(tokens)
         if before and not self.left:
             hours = round((self._resets_at - now) / 3600, 1)
             self.event("the budget for extra calls is spent", tokens=self.budget, hours_left=hours)

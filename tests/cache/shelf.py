@@ -22,6 +22,7 @@ class Shelf:
     gets: list[list[bytes]] = field(default_factory=list)
     puts: list[list[tuple[bytes, bytes, float]]] = field(default_factory=list)
     answered: int = 0
+    tallies: dict[bytes, tuple[dict[bytes, int], float]] = field(default_factory=dict)
     agreements: int = 0
     closed: bool = False
     released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,6 +60,13 @@ class Shelf:
         await self._turn()
         self.agreements += 1
         return self.values.setdefault(name, value)
+
+    async def tally(self, name: bytes, field: bytes, amount: int, seconds: float) -> tuple[int, float]:
+        await self._turn()
+        amounts, _ = self.tallies.setdefault(name, ({}, seconds))
+        if amounts or amount:
+            amounts[field] = amount
+        return sum(amounts.values()), self.tallies[name][1]
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         return [len(self.values.get(name, b"")) for name in names]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -31,6 +32,7 @@ SECRET = b"a secret of the user's"
 CALLER = b"a caller"
 CANARY = b"canary: what they talked about"
 PAIRS = [(b"key-%d" % number, CANARY + b" %d" % number) for number in range(20)]
+README = Path(__file__).parents[2] / "deploy" / "README.md"
 HANG_S = 30.0  # no request waits for so long; redis-py's own defaults would wait 59 s
 
 
@@ -54,6 +56,11 @@ async def cache_at(url: str | None, secret: bytes | None = SECRET) -> AsyncItera
         yield cache
     finally:
         await cache.close()
+
+
+def stored(server: RedisServer) -> list[str]:
+    """The names of all that is not a stamp of records."""
+    return [name for name in server.names() if ":stamp:" not in name]
 
 
 def run(test: Callable[..., Awaitable[None]], url: str | None, caches: int = 1, secret: bytes | None = SECRET) -> None:
@@ -116,7 +123,7 @@ def test_two_proxies_on_one_redis_share_their_counts(server: RedisServer) -> Non
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
         assert one.lookups()[("redis", "miss")] == 20
-        await until(lambda: len(server.names()) == 20)
+        await until(lambda: len(stored(server)) == 20)
         assert await fetched(two) == RIGHT
         assert two.lookups()[("redis", "hit")] == 20
         assert two.lookups()[("local", "hit")] >= 20
@@ -132,7 +139,7 @@ def test_two_proxies_on_one_redis_share_what_they_learned(server: RedisServer) -
         await until(lambda: two.learned_limits("gpt-4", CALLER).window == 6000)
         await until(lambda: counts_as(two.correction("gpt-4", CALLER, FAMILY, False), 1.26))
         one.record_proof("other", CALLER, LearnedLimits(max_input=100), Proof(0, 0))
-        await until(lambda: len(server.names()) == 4)
+        await until(lambda: len(stored(server)) == 4)
         await two.load_records([("other", CALLER)])
         await until(lambda: two.learned_limits("other", CALLER).max_input == 100)
 
@@ -144,7 +151,7 @@ def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
         await count(one)
         one.contents.put("summary", b"caller", b"key", CANARY)
         one.record_proof("a-private-model", CALLER, LearnedLimits(window=6000), Proof(0, 0))
-        await until(lambda: len(server.names()) == 22)
+        await until(lambda: len(stored(server)) == 22)
         async with asyncio.timeout(10):
             while await two.contents.get("summary", b"caller", b"key") != CANARY:
                 await until(lambda: not failing(two))
@@ -161,7 +168,7 @@ def test_a_dump_of_redis_tells_nothing_of_content(server: RedisServer) -> None:
 def test_all_that_is_kept_ends_some_day_and_not_all_at_once(server: RedisServer) -> None:
     async def test(one: Cache) -> None:
         await count(one)
-        await until(lambda: len(server.names()) == 20)
+        await until(lambda: len(stored(server)) == 20)
         ends = [int(server.cli("PTTL", name)) for name in server.names()]
         assert all(0.85 * 86_400_000 < end < 1.15 * 86_400_000 for end in ends)
         assert max(ends) - min(ends) > 60_000
@@ -193,7 +200,7 @@ def test_without_a_secret_proxies_agree_on_one_and_share_counts_but_no_content(
 def test_another_secret_on_the_same_redis_finds_nothing(server: RedisServer) -> None:
     async def test(one: Cache) -> None:
         await count(one)
-        await until(lambda: len(server.names()) == 20)
+        await until(lambda: len(stored(server)) == 20)
         async with cache_at(server.url, b"another secret") as other:
             assert await fetched(other) == [None] * 20
             assert other.failures()[("foreign",)] == 0
@@ -297,7 +304,7 @@ def test_a_wrong_password_is_told_once_and_never_shown(capfd: pytest.CaptureFixt
 def test_a_slow_redis_is_left_alone_until_it_is_quick_again(server: RedisServer) -> None:
     async def test(one: Cache) -> None:
         await count(one)
-        await until(lambda: len(server.names()) == 20)
+        await until(lambda: len(stored(server)) == 20)
         with server.stopped():
             waits = [await asked(one) for _ in range(50)]
             assert waits[0] < HANG_S
@@ -346,7 +353,7 @@ def test_a_full_redis_is_still_read() -> None:
 
         async def test(one: Cache, two: Cache) -> None:
             await count(one, 10)
-            await until(lambda: len(server.names()) == 10)
+            await until(lambda: len(stored(server)) == 10)
             server.cli("CONFIG", "SET", "maxmemory", "1")
             assert await fetched(two) == RIGHT[:10] + [None] * 10
             await count(two)
@@ -354,7 +361,7 @@ def test_a_full_redis_is_still_read() -> None:
             assert (failing(two), two.failures()[("lost",)]) == (False, 10)
             server.cli("CONFIG", "SET", "maxmemory", "0")
             two.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
-            await until(lambda: len(server.names()) == 11)
+            await until(lambda: len(stored(server)) == 11)
 
         run(test, server.url, caches=2)
 
@@ -362,7 +369,7 @@ def test_a_full_redis_is_still_read() -> None:
 def test_a_read_only_replica_is_read(server: RedisServer, capfd: pytest.CaptureFixture[str]) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one, 10)
-        await until(lambda: len(server.names()) == 10)
+        await until(lambda: len(stored(server)) == 10)
         server.cli("REPLICAOF", "127.0.0.1", str(free_port()))
         assert await fetched(two) == RIGHT[:10] + [None] * 10
         await count(two)
@@ -379,12 +386,12 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
 
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
-        await until(lambda: len(server.names()) == 20 + 1)
+        await until(lambda: len(stored(server)) == 20 + 1)
         assert await fetched(two) == RIGHT
 
     async def told(one: Cache, two: Cache) -> None:
         one.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
-        await until(lambda: len(server.names()) == 22)
+        await until(lambda: len(stored(server)) == 22)
 
     async def agreed(one: Cache, two: Cache) -> None:
         await until(lambda: server.names())
@@ -412,7 +419,7 @@ def test_a_right_that_is_missing_is_a_trouble_like_any_other(
 def test_a_thousand_clients_that_go_away_never_leave_a_wrong_value_to_others(server: RedisServer) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one)
-        await until(lambda: len(server.names()) == 20)
+        await until(lambda: len(stored(server)) == 20)
         chance = random.Random(1)
         right = dict(zip([key for key, _ in PAIRS], RIGHT, strict=True))
 
@@ -458,7 +465,7 @@ def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, mon
         teach(one, "gpt-4", CALLER, 1.5, VOTE, votes=True)
 
     run(test, server.url)
-    assert len(server.names()) == 2  # the caller's line, and its vote
+    assert len(stored(server)) == 2  # the caller's line, and its vote
 
 
 def test_redis_may_be_reached_by_tls(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -504,7 +511,7 @@ def test_redis_may_be_reached_by_a_socket_file(tmp_path: Path) -> None:
 
         async def test(one: Cache) -> None:
             await count(one)
-            await until(lambda: len(server.names()) == 20)
+            await until(lambda: len(stored(server)) == 20)
 
         run(test, f"unix://{tmp_path / 'redis.sock'}")
 
@@ -581,3 +588,34 @@ def test_an_upstream_that_is_left_keeps_its_records_to_itself() -> None:
     other.leave()
     first.use_secret(b"x" * 32)
     assert other.learned_limits("m", b"t").window == 9_000
+
+
+def test_a_narrow_acl_without_scripts_leaves_each_worker_its_share_of_the_budget_and_all_else_shared(
+    server: RedisServer,
+) -> None:
+    rights = "+get +set +mget +strlen +unlink +ping +select +auth".split()
+    server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~plimsoll:*", "resetchannels", "-@all", *rights)
+
+    async def test(one: Cache, two: Cache) -> None:
+        assert one.spending is not None
+        one.spending.charge(100)
+        one.record_proof("m", CALLER, LearnedLimits(window=5), Proof(0, 0))
+        await until(lambda: len(stored(server)) == 1)
+        await asyncio.sleep(0.3)
+        assert one.spending.total is None and not failing(one)
+
+    run(test, server.url.replace("//", "//plimsoll:pw@"), caches=2)
+
+
+def test_the_commands_that_the_readme_names_are_enough(server: RedisServer) -> None:
+    named = re.search(r"A user needs the commands (.*?), on keys", README.read_text(), re.DOTALL)
+    assert named is not None
+    rights = [f"+{command.lower()}" for command in re.findall(r"`([A-Z]+)`", named[1])]
+    server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~plimsoll:*", "resetchannels", "-@all", *rights)
+
+    async def test(one: Cache, two: Cache) -> None:
+        assert one.spending is not None and two.spending is not None
+        one.spending.charge(100)
+        await until(lambda: two.spending is not None and two.spending.total == 100)
+
+    run(test, server.url.replace("//", "//plimsoll:pw@"), caches=2)

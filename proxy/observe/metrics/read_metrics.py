@@ -95,7 +95,7 @@ class ExtraCallStatistics(Protocol):
         """Tokens."""
 
     @property
-    def left(self) -> int:
+    def left_here(self) -> int:
         """Tokens."""
 
 
@@ -162,7 +162,7 @@ EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
         "plimsoll_extra_budget_left_tokens",
         "Tokens left of the operator's budget for extra calls in the current 24 hours.",
         (),
-        lambda extra_calls: [((), extra_calls.left)],
+        lambda extra_calls: [((), extra_calls.left_here)],
         "sum",
     ),
 )

@@ -83,10 +83,11 @@ def _exemplar(mark: Exemplar) -> str:
 
 
 def _labels(names: Labels, values: Labels) -> str:
-    text = ",".join([f'{name}="{value}"' for name, value in zip(names, values, strict=True)])
+    pairs = sorted(zip(names, values, strict=True))
+    text = ",".join([f'{name}="{value}"' for name, value in pairs])
     if text.count('"') == 2 * len(names) and "\\" not in text and "\n" not in text:
         return text
-    return ",".join([f'{name}="{_escaped(value, True)}"' for name, value in zip(names, values, strict=True)])
+    return ",".join([f'{name}="{_escaped(value, True)}"' for name, value in pairs])
 
 
 def _escaped(text: str, quotes: bool) -> str:

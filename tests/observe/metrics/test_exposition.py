@@ -131,7 +131,7 @@ def test_any_worker_tells_what_all_have_counted(tmp_path: Path) -> None:
         'plimsoll_prompt_tokens_total{endpoint="chat",model="gpt-4"} 46758.0',
         'plimsoll_own_seconds_count{endpoint="chat"} 6.0',
         'plimsoll_own_seconds_bucket{endpoint="chat",le="0.0025"} 6.0',
-        'plimsoll_cache_lookups_total{tier="local",result="hit"} 4.0',
+        'plimsoll_cache_lookups_total{result="hit",tier="local"} 4.0',
         'plimsoll_cache_breaker_open{breaker="reading"} 1.0',
         "plimsoll_requests_in_flight 2.0",
     ):
