@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -96,24 +97,32 @@ def repeats(texts: Sequence[Text]) -> list[tuple[Stretch, ...]]:
 
 def arrivals(texts: Sequence[Text]) -> list[dict[int, int]]:
     """What each text repeats of earlier ones, or replaces, when it comes: about how many characters, by the place of
-    the newest text that has them. Of a text it follows from the texts up to it."""
+    the newest text that has them. Of a text it follows from the texts up to it.
+
+    Few lines stand in several texts, and few paths are read again: only those are remembered.
+    """
+    counts = Counter(chain.from_iterable([text.shown.lines for text in texts]))
+    several = {key for key, count in counts.items() if count > 1}
+    names = Counter([last_name(text.path) for text in texts if text.path])
     wholes, sames, lines, paths = dict[int, int](), dict[str, int](), dict[int, int](), Paths()
     found = []
     for place, text in enumerate(texts):
-        shown = text.shown
-        versions = paths.of(text.path).lines if text.path else {}
+        shown, is_again = text.shown, bool(text.path) and names[last_name(text.path)] > 1
+        shared = several & shown.lines
+        versions = paths.of(text.path).lines if is_again else {}
         before = wholes.get(shown.key, sames.get(text.same) if text.same else None)
         if before is not None:
             found.append({before: texts[before].shown.size})
         else:
-            numbers = versions.keys() & set(shown.numbers)
-            again = [versions[n][0] for n in numbers] or [lines[key] for key in shown.lines & lines.keys()]
+            numbers = versions.keys() & set(shown.numbers) if versions else ()
+            again = [versions[n][0] for n in numbers] or [lines[key] for key in shared if key in lines]
             size = shown.size // len(shown.sizes)
             found.append({n: size * count for n, count in Counter(again).items()} if len(again) * size >= WORTH else {})
         wholes[shown.key] = place
-        lines.update(dict.fromkeys(shown.lines, place))
+        lines.update(dict.fromkeys(shared, place))
         if text.path:
             sames[text.same] = place
+        if is_again:
             versions.update({number: (place, 0) for number in shown.numbers if number != NONE})
     return found
 

@@ -134,11 +134,11 @@ def _cut_by_others(
 ) -> tuple[float, int]:
     """The tokens of a run after other steps have cut it to its marks, and the block at which they did so the last time;
     -1 if they need not."""
-    used, at, seen = float(draft.fixed), -1, 0
+    used, at, seen, room = float(draft.fixed), -1, 0, draft.room
     for place, size in enumerate(sizes):
         used += size + sum(run.shown[i].cost for i in range(seen, ends[place]) if i not in run.gone)
         seen = ends[place]
-        if used > draft.room:
+        if used > room:
             used, at = min(used, marks[place]), place
     return used, at
 

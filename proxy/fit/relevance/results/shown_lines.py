@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import msgspec
 
-from proxy.fit.relevance.text.memo import digest
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Message, PartKind
 
@@ -59,7 +58,7 @@ SHOWN: Bounded[int, tuple[ShownPart, ...]] = Bounded(READ, READ_BYTES)
 
 def shown_parts(message: Message, least: int) -> tuple[ShownPart, ...]:
     """The texts of a message's results that may be edited and have `least` characters. Cached."""
-    key = digest(message.raw, str(least))
+    key = hash((message.raw, least))  # keyed in each process; that of the bytes is computed once for all who ask
     found = SHOWN.get(key)
     if found is None:
         found = tuple(_read(message, least))
