@@ -97,10 +97,12 @@ class ReplyRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReasoningRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One `[[reasoning]]`: whether reasoning in a conversation with these models is bound to what stands before it."""
+    """One `[[reasoning]]`: whether reasoning in a conversation with these models is bound to what stands before it
+    (`bound`), and whether that of earlier turns is `optional`, or a request without it is refused (`required`)."""
 
     model: str
-    bound: bool
+    bound: bool | None = None
+    earlier: Literal["optional", "required"] | None = None
 
     def __post_init__(self) -> None:
         check_name(self.model)

@@ -123,14 +123,15 @@ class Windows:
         fields = (limit.field for name in names if (limit := self._limit_fields.match(name)))
         alternates = (roles.alternate for name in names if (roles := self._roles.match(name)))
         replies = (row.reply for name in names if (row := self._replies.match(name)))
-        bound = (found.bound for name in names if (found := self._reasoning.match(name)))
+        reasons = [found for name in names if (found := self._reasoning.match(name))]
         inputs = next((taken for name in names if (taken := self._inputs.match(name))), None)
         return replace(
             _for_inputs(window_of(self._lookups(model)), inputs),
             limit_field=next(fields, None),
             alternates=next(alternates, None),
             separate=next(replies, None) == "separate",
-            binds=next(bound, None),
+            binds=next((row.bound for row in reasons if row.bound is not None), None),
+            requires_reasoning=next((row.earlier for row in reasons if row.earlier), "") == "required",
         )
 
     def requested(self, model: str, headers: Iterable[tuple[bytes, bytes]]) -> int | None:

@@ -9,7 +9,9 @@ from msgspec.structs import replace
 from proxy.model.conversation import Block, Message
 from proxy.model.plan import Draft, Drop
 
-NAME = "drop_reasoning"  # its name in notes; it is not a step of a ladder, because it must run after all steps
+NAME = (
+    "drop_reasoning"  # its name in notes, that of the step, too: what a later step unbinds, no step of a ladder can see
+)
 WHY = "its reasoning is bound to what was cut"
 
 

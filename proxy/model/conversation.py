@@ -220,7 +220,7 @@ def nowhere_misplaced(messages: Sequence[Message]) -> Collection[int]:
 
 
 def never_reasoning(message: Message) -> bytes | None:
-    """None. For the `MessageFormat` of an API whose reasoning is not bound to other messages."""
+    """None. For the `MessageFormat` of an API whose messages have no reasoning."""
     return None
 
 

@@ -43,7 +43,8 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     vision, schema, ...); None if unknown. `limit_field`: the only field that the model accepts for a reply limit; None
     if it accepts either. `alternates`: user and assistant must alternate; None if unknown. `separate`: the reply does
     not count, because the model writes until the window is full. `binds`: the reasoning in a conversation is only valid
-    behind the same messages; None if unknown. `uncapped`: the tokens that the model itself holds; None if no cap made
+    behind the same messages; None if unknown. `requires_reasoning`: a request without the reasoning of earlier turns is
+    refused. `uncapped`: the tokens that the model itself holds; None if no cap made
     `tokens` smaller.
     `max_inputs`, `max_together`: of a model of embeddings, the inputs of one request, and the tokens of all of them.
     `refused`: where `tokens` is supposed, the smallest prompt with its reply that was refused; None if unknown.
@@ -61,6 +62,7 @@ class Window(msgspec.Struct, frozen=True, gc=False):
     alternates: bool | None = None
     separate: bool = False
     binds: bool | None = None
+    requires_reasoning: bool = False
     uncapped: int | None = None
     max_inputs: int | None = None
     max_together: int | None = None

@@ -96,6 +96,7 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
         ("reply = [{ model = 'm', reply = 'x' }]", "reply 1 (m): reply: Invalid enum value 'x'"),
         ("reply = [{ model = ' ', reply = 'shared' }]", "reply 1 ( ): model must not be empty"),
         ("reasoning = [{ model = '', bound = true }]", "reasoning 1 (): model must not be empty"),
+        ("reasoning = [{ model = 'm', earlier = 'x' }]", "reasoning 1 (m): earlier: Invalid enum value 'x'"),
         (
             "beta = [{ model = '', header = 'x', value = 'y', tokens = 1 }]",
             "beta 1 (): model must not be empty",

@@ -238,6 +238,12 @@ def test_whose_reply_is_separate_and_whose_reasoning_is_bound_is_known_by_their_
     assert shipped.find("claude-fable-5-1").binds and shipped.find("claude-opus-5").binds is None
 
 
+def test_models_that_require_the_reasoning_of_earlier_turns_are_known_by_their_names(shipped: Windows) -> None:
+    required = ("deepseek-v4-pro", "deepseek/deepseek-reasoner", "deepseek-chat")
+    assert all(shipped.find(name).requires_reasoning for name in required)
+    assert not any(shipped.find(name).requires_reasoning for name in ("deepseek-r1:8b", "claude-fable-5-1", "gpt-5.6"))
+
+
 def test_gpt_5_bounds_the_prompt_within_its_window(shipped: Windows) -> None:
     window = shipped.find("gpt-5-mini-2025-08-07")
     assert (window.tokens, window.max_input, window.max_output) == (400_000, 272_000, 128_000)

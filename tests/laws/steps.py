@@ -24,6 +24,7 @@ VARIATIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "drop_repeated": ({}, {"least": 20}, {"least": 1, "batch": 0.01}, {"least": 40, "low": 0.2}),
     "drop_superseded": ({"tools": ("search",), "batch": 0.0}, {"tools": ("search",), "batch": 0.3}, {}),
     "drop_old_images": ({}, {"keep": 0}, {"keep": 1, "low": 0.1}, {"keep": 0, "low": 1.0}),
+    "drop_reasoning": ({}, {"low": 0.05}),
     "trim_tool_results": (
         {},
         {"cap_tokens": 24},

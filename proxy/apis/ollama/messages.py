@@ -21,6 +21,8 @@ KINDS = {"system": Kind.INSTRUCTION, USER: Kind.USER, "assistant": Kind.ASSISTAN
 CONTENT, CALLS, FUNCTION, ARGUMENTS = "content", "tool_calls", "function", "arguments"
 IMAGES, THINKING = "images", "thinking"
 IMAGE_URL = "data:image;base64,"  # an image is written as its data alone
+SAID = (CONTENT, IMAGES, CALLS)  # what a message may consist of beside its thinking
+NOTHING = msgspec.Raw(b"null")
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 _CALLS = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
@@ -28,7 +30,6 @@ _IMAGES = msgspec.json.Decoder(list[msgspec.Raw])
 
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
-without_reasoning = conversation.never_reasoning
 detached = conversation.never_detached
 
 
@@ -97,6 +98,16 @@ def join(message: Message, messages: Sequence[Message]) -> bytes | None:
     images = [image for f in fields for image in f.get(IMAGES) or ()]
     joined = {**RAWS.decode(message.raw), CONTENT: _raw(BREAK.join(filter(None, texts)))}
     return msgspec.json.encode({**joined, IMAGES: images} if images else joined)
+
+
+def without_reasoning(message: Message) -> bytes | None:
+    """The message's JSON without its thinking, empty if it says and calls nothing; None if it has none."""
+    if THINKING.encode() not in message.raw:
+        return None
+    fields = RAWS.decode(message.raw)
+    if not raw_value(fields.pop(THINKING, NOTHING)):
+        return None
+    return msgspec.json.encode(fields) if any(raw_value(fields.get(key, NOTHING)) for key in SAID) else b""
 
 
 def write(text: str) -> bytes:

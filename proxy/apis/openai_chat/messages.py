@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.model import conversation
 from proxy.model.conversation import Attachment, Edits, Kind, Message, Part, PartKind
-from proxy.model.lenient_json import FIELDS, RAWS, Json, mapping, string
+from proxy.model.lenient_json import FIELDS, RAWS, Json, mapping, raw_value, string
 from proxy.wire import media as wire_media
 
 # What we write speaks as the user: many providers take a system message in first place only.
@@ -33,6 +33,11 @@ TYPES = {
     "thinking": PartKind.REASONING,
 }
 PLAIN = (None, TEXT)  # types of a content part that is plain text
+# Reasoning beside the content: as DeepSeek and Qwen, as OpenRouter and vLLM, and as OpenRouter signs it.
+REASONING = ("reasoning_content", "reasoning", "reasoning_details")
+MARKS = (b"reasoning", b'"thinking"')
+SAID = (CONTENT, CALLS, "function_call", "refusal", "audio")  # what a message may consist of beside its reasoning
+NOTHING = msgspec.Raw(b"null")
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 Raws = dict[str, msgspec.Raw]
@@ -40,7 +45,6 @@ _CALLS = msgspec.json.Decoder(list[Raws])
 
 runs = conversation.runs
 misplaced = conversation.nowhere_misplaced
-without_reasoning = conversation.never_reasoning
 detached = conversation.never_detached
 
 
@@ -101,6 +105,24 @@ def join(message: Message, messages: Sequence[Message]) -> bytes | None:
     if not all(isinstance(content, str | list) for content in contents):
         return None
     return _with_content(message, [part for content in contents for part in _as_list(content)])
+
+
+def without_reasoning(message: Message) -> bytes | None:
+    """The message's JSON without its reasoning, in whichever field a server writes it, empty if it says and calls
+    nothing; None if it has none."""
+    if not any(mark in message.raw for mark in MARKS):
+        return None
+    fields = RAWS.decode(message.raw)
+    content = raw_value(fields.get(CONTENT, NOTHING))
+    parts = content if isinstance(content, list) else []
+    left = [part for part in parts if TYPES.get(str(mapping(part).get("type"))) is not PartKind.REASONING]
+    if len(left) == len(parts) and not any(fields.get(key, NOTHING) != NOTHING for key in REASONING):
+        return None
+    if len(left) < len(parts):
+        fields[CONTENT] = _raw(left)
+    if not any(raw_value(fields.get(key, NOTHING)) for key in SAID):
+        return b""
+    return msgspec.json.encode({key: raw for key, raw in fields.items() if key not in REASONING})
 
 
 def write(text: str) -> bytes:

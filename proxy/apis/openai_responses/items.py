@@ -70,7 +70,6 @@ SOURCES = ("image_url", "file_data", "file_url", "file_id")  # fields of an imag
 BREAK = "\n\n"  # between the texts of messages that are joined
 
 misplaced = conversation.nowhere_misplaced
-without_reasoning = conversation.never_reasoning
 
 
 def type_of(kind: str | None, role: str | None) -> str:
@@ -208,6 +207,11 @@ def join(message: Message, messages: Sequence[Message]) -> bytes | None:
         return None
     kind = "output_text" if message.kind is Kind.ASSISTANT else "input_text"
     return _with_content(message, [part for content in contents for part in _as_list(content, kind)])
+
+
+def without_reasoning(message: Message) -> bytes | None:
+    """Nothing of an item that is reasoning; None for any other."""
+    return b"" if message.role == REASONING else None
 
 
 def write(text: str) -> bytes:

@@ -90,3 +90,11 @@ def test_arguments_of_calls_that_have_no_ids_are_read_too() -> None:
     raw = json.dumps({"role": "assistant", "content": "", "tool_calls": [*CALLS, 1]}).encode()
     found = Message(raw, "assistant", Kind.ASSISTANT, messages).parts()
     assert [(p.call, p.name) for p in found] == [("", "f"), ("", "g"), ("", "")]
+
+
+def test_thinking_is_taken_out_of_a_message() -> None:
+    told = message(role="assistant", thinking="t", content="a")
+    assert json.loads(messages.without_reasoning(told) or b"") == {"role": "assistant", "content": "a"}
+    assert messages.without_reasoning(message(role="assistant", thinking="t", content="")) == b""
+    assert messages.without_reasoning(message(role="assistant", thinking="", content="thinking")) is None
+    assert messages.without_reasoning(message(role="assistant", content="a")) is None

@@ -136,3 +136,25 @@ def test_messages_are_joined_as_texts_or_as_parts() -> None:
 def test_what_is_written_is_a_user_message() -> None:
     written = message(messages.write("hello"))
     assert written.kind is Kind.USER and written.text() == "hello"
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning", "reasoning_details"])
+def test_reasoning_is_taken_out_of_whichever_field_has_it(key: str) -> None:
+    told = message({"role": "assistant", "content": "a", key: [{"text": "t"}], "x": 1.50})
+    assert messages.without_reasoning(told) == b'{"role":"assistant","content":"a","x":1.5}'
+    assert messages.without_reasoning(message({"role": "assistant", "content": None, key: "t"})) == b""
+    called = messages.without_reasoning(message({**tool_round("c", "r")[0], key: "t"}))
+    assert json.loads(called or b"") == tool_round("c", "r")[0]
+
+
+def test_thinking_among_the_parts_of_a_content_is_taken_out() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "t"}]}
+    told = message({"role": "assistant", "content": [thought, {"type": "text", "text": "a"}]})
+    left = json.loads(messages.without_reasoning(told) or b"")
+    assert left == {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+    assert messages.without_reasoning(message({"role": "assistant", "content": [thought]})) == b""
+
+
+@pytest.mark.parametrize("told", [assistant("a"), assistant("reasoning"), {**assistant("a"), "reasoning": None}])
+def test_a_message_without_reasoning_is_left_alone(told: dict[str, Any]) -> None:
+    assert messages.without_reasoning(message(told)) is None

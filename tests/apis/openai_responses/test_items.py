@@ -194,3 +194,8 @@ def test_what_is_sent_with_its_reasoning_keeps_its_id() -> None:
     told = messages(QUESTION, THOUGHT, call("c", id="fc_1"), output("c"), QUESTION)
     assert items.detached(told, told[1:]) == items.detached(told, told) == {}
     assert items.detached(told[2:], told[3:]) == {}
+
+
+def test_an_item_of_reasoning_goes_whole() -> None:
+    assert items.without_reasoning(message({"type": "reasoning", "id": "rs_1", "summary": []})) == b""
+    assert items.without_reasoning(message({"type": "message", "role": "assistant", "content": "reasoning"})) is None
