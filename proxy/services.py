@@ -187,7 +187,7 @@ class Services:
     ) -> Serving:
         """What serves requests under these rules, with this knowledge and these providers, which follow from them."""
         planner = self._planner(rules, knowledge, providers)
-        healer = Healer(knowledge, planner.plans, self.pool, self.agents)
+        healer = Healer(knowledge, planner.plans, self.pool, planner.requests, self.agents)
         default = Backend(DEFAULT, self.upstream, knowledge, planner, healer, AnswerLearning(knowledge, self.cache))
         routes = Builder(self.first, rules, senders, default, self.extra_calls, self.routes).routes()
         models = ModelsList(default, rules.ladders[self.first.ladder], routes, self.first.models_windows)

@@ -50,6 +50,16 @@ PROMISES = (
     ),
     (
         README,
+        "Your agent's compaction cannot fail for its length",
+        "e2e/test_compactions.py::test_an_agents_compaction_cannot_fail_for_its_length",
+    ),
+    (
+        RULES,
+        "A provider's own compaction goes out as it came, and is cut only after a refusal",
+        "e2e/test_compactions.py::test_what_the_provider_compacts_itself_goes_out_as_it_came_and_is_cut_after_a_refusal",
+    ),
+    (
+        README,
         "A request that fits goes upstream with its body byte for byte",
         "e2e/test_fitting.py::test_a_request_that_fits_arrives_with_the_same_bytes",
     ),

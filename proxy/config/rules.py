@@ -1,9 +1,9 @@
 """Loads the rules: the built-in folder, and the user's folder merged over it, as one immutable, validated value.
 
 The user's ladders and summary prompt replace the built-in files with the same names. The rows of the user's
-windows.toml, refusals.toml, upstreams.toml, counters.toml, key_checks.toml and families.toml come before the built-in
-rows. A refusal, veto, upstream, counter or key check replaces the built-in row with its name; a family does so at that
-row's position. A key of the user's tools.toml replaces the built-in key.
+windows.toml, refusals.toml, upstreams.toml, counters.toml, key_checks.toml, compactions.toml and families.toml come
+before the built-in rows. A refusal, veto, upstream, counter, key check or compaction replaces the built-in row with its
+name; a family does so at that row's position. A key of the user's tools.toml replaces the built-in key.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
-from proxy.config import clients, counters, key_checks, polyfills, tools
+from proxy.config import clients, compactions, counters, key_checks, polyfills, tools
 from proxy.config.callers import FILE as CALLERS
 from proxy.config.callers import CallerRules, parse_callers, unknown_names
 from proxy.config.clients import Clients
@@ -39,6 +39,7 @@ from proxy.config.upstreams import FILE as UPSTREAMS
 from proxy.config.upstreams import UpstreamRow, parse_upstreams
 from proxy.config.window_rules import WindowRules, parse_window_rules
 from proxy.errors import ConfigError, bad_header
+from proxy.fit.compactions import Compaction
 from proxy.fit.lore import Entry
 from proxy.model.plan import Ladder
 from proxy.model.structs import replace
@@ -46,13 +47,17 @@ from proxy.tokens.families import BUILT_IN, FILE, Families
 from proxy.wire import refusals
 from proxy.wire.counters import Counter
 
+Row = TypeVar("Row")
+Parse = Callable[[Mapping[str, Any]], tuple[tuple[Row, ...], list[str]]]
+Merge = Callable[[tuple[Row, ...], tuple[Row, ...]], tuple[Row, ...]]
+
 PACKAGE = Path(__file__).parents[1]
 DEFAULT = "default"  # the ladder in ladder.toml
 SUMMARY = "summary.txt"
 FILES = frozenset(
     {
         *("ladder.toml", CALLERS, "windows.toml", FILE, "refusals.toml", tools.FILE),
-        *(UPSTREAMS, counters.FILE, key_checks.FILE, clients.FILE, polyfills.FILE, SUMMARY),
+        *(UPSTREAMS, counters.FILE, key_checks.FILE, clients.FILE, compactions.FILE, polyfills.FILE, SUMMARY),
     }
 )
 SUFFIX = ".toml"
@@ -79,6 +84,7 @@ class Rules:
     key_checks: tuple[KeyCheck, ...] = ()
     clients: Clients = field(default_factory=Clients)
     polyfills: tuple[polyfills.Polyfill, ...] = ()
+    compactions: tuple[Compaction, ...] = ()
 
     def ladder_for(self, model: str, requested: str | None = None, default: str = DEFAULT) -> Ladder:
         """The ladder that a request names, else that of the first `[[use]]` that matches its model, else the default.
@@ -204,10 +210,11 @@ def read_rules(
         families=_families(reader),
         callers=_callers(reader, ladders, upstreams),
         upstreams=upstreams,
-        counters=_counters(reader),
-        key_checks=_key_checks(reader),
+        counters=_rows(reader, counters.FILE, counters.parse_counters, counters.merged),
+        key_checks=_rows(reader, key_checks.FILE, key_checks.parse_key_checks, key_checks.merged),
         clients=_clients(reader),
         polyfills=_polyfills(reader),
+        compactions=_rows(reader, compactions.FILE, compactions.parse_compactions, compactions.merged),
     )
     return rules, reader.problems
 
@@ -328,21 +335,13 @@ def _upstreams(reader: RulesReader) -> tuple[UpstreamRow, ...]:
     return tuple(found.values())
 
 
-def _counters(reader: RulesReader) -> tuple[Counter, ...]:
-    found: tuple[Counter, ...] = ()
+def _rows(reader: RulesReader, file: str, parse: Parse[Row], merged: Merge[Row]) -> tuple[Row, ...]:
+    """The rows of all layers, by the functions that a file's module has for it."""
+    found: tuple[Row, ...] = ()
     for layer in reader.layers:
-        rows, problems = counters.parse_counters(reader.toml(layer, counters.FILE))
-        reader.report(layer, counters.FILE, problems)
-        found = counters.merged(found, rows)
-    return found
-
-
-def _key_checks(reader: RulesReader) -> tuple[KeyCheck, ...]:
-    found: tuple[KeyCheck, ...] = ()
-    for layer in reader.layers:
-        rows, problems = key_checks.parse_key_checks(reader.toml(layer, key_checks.FILE))
-        reader.report(layer, key_checks.FILE, problems)
-        found = key_checks.merged(found, rows)
+        rows, problems = parse(reader.toml(layer, file))
+        reader.report(layer, file, problems)
+        found = merged(found, rows)
     return found
 
 

@@ -87,7 +87,8 @@ def _descended(prompt: Prompt, ladder: Ladder, facts: Facts, first: Draft) -> Pl
     if first.excess > 0:
         draft = abridged(first, prompt, ladder, facts)
         done.add(TRUNCATE, first, draft)
-    claims = ConversationClaims(draft.blocks, ladder.conventions, first.meter)  # of texts that steps may read whole
+    claiming = () if prompt.form.compaction else draft.blocks  # of texts that steps may read whole
+    claims = ConversationClaims(claiming, ladder.conventions, first.meter)
     facts = replace(facts, claims=claims, conventions=ladder.conventions)
     for ladder_step in ladder.steps:
         if draft.excess <= 0:

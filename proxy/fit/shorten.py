@@ -8,6 +8,11 @@ from proxy.model.conversation import TEXTS, Message, Part
 from proxy.model.ports import Meter
 
 LEAST = 24  # tokens: a shorter text is not worth a marker
+ENTRY = "\n\n"  # between the entries of a text, such as the turns of a transcript
+FEW_ENTRIES = 4
+SHORT_ENTRY = 100  # tokens that an entry keeps, if the oldest have to go, too
+ASKED = 1_500  # tokens at the end of a transcript in which what is asked stands
+OLDEST = 0.1  # of what is kept then, the share that the beginning gets
 JOINTS = 2  # tokens: head, marker and tail may cost one more at each joint than they cost separately
 
 Shorten = Callable[[str, int], str]
@@ -40,6 +45,39 @@ def head_and_tail(text: str, limit: int, meter: Meter, head: float = 0.7, marker
     start = meter.cut(text, front)
     rest = meter.cut(text[len(start) :], kept - front, tail=True)
     return start + marker(whole - kept) + rest
+
+
+def spread(text: str, limit: int, meter: Meter, head: float = 0.7) -> str:
+    """The text in at most about `limit` tokens: of its entries, with blank lines between them, the longest lose their
+    middle, all down to one height; if that is not enough, the oldest go, but for the first. The last ones stay whole:
+    there stands what is asked. It ranks nothing.
+
+    Returns head and tail of a text that has hardly any entries.
+    """
+    whole, entries = meter.text(text), text.split(ENTRY)
+    if whole <= limit or len(entries) < FEW_ENTRIES:
+        return head_and_tail(text, limit, meter, head)
+    costs = [meter.text(entry) + JOINTS for entry in entries]
+    last = _last_entries(costs, min(ASKED, limit // 3))
+    spare = sorted((cost - SHORT_ENTRY for cost in costs[:last] if cost > SHORT_ENTRY), reverse=True)
+    height = SHORT_ENTRY + waterline(spare, sum(costs) - limit)
+    made = [head_and_tail(e, height, meter, head) if c > height else e for e, c in zip(entries, costs, strict=True)]
+    made[last:] = entries[last:]
+    over, gone = sum(min(cost, height) for cost in costs[:last]) + sum(costs[last:]) - limit, 1
+    while over > 0 and gone < last:
+        over -= min(costs[gone], height)
+        gone += 1
+    noted = [marker(sum(costs[1:gone])).strip()] if gone > 1 else []
+    return head_and_tail(ENTRY.join([made[0], *noted, *made[gone:]]), limit, meter, min(head, OLDEST))
+
+
+def _last_entries(costs: Sequence[int], most: int) -> int:
+    """The place of the first of the last entries that take at most so many tokens together; never of the very first."""
+    place, left = len(costs), most
+    while place > 1 and costs[place - 1] <= left:
+        place -= 1
+        left -= costs[place]
+    return place
 
 
 def shortened(parts: Sequence[Part], meter: Meter, limit: int, shorten: Shorten) -> list[tuple[Part, str]]:

@@ -332,11 +332,13 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 class Form(msgspec.Struct, frozen=True, gc=False):
     """How the messages of a prompt belong together. `texts`: they are no conversation, so that none may be added or
-    left out. `apart`: each of them has the window to itself. `embeds`: they become vectors, and there is no reply."""
+    left out. `apart`: each of them has the window to itself. `embeds`: they become vectors, and there is no reply.
+    `compaction`: a summary of them is asked for, so that no next step needs anything of them in particular."""
 
     texts: bool = False
     apart: bool = False
     embeds: bool = False
+    compaction: bool = False
 
 
 NO_LIMIT, NO_REPLY = ReplyLimit(), ReplyLimit(0)

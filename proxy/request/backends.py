@@ -72,7 +72,7 @@ class Builder:
         upstream = self._upstream(row, before)
         knowledge = self._knowledge(row, upstream, before)
         planner = self._planner(row, upstream, knowledge)
-        healer = Healer(knowledge, planner.plans, planner.plans.pool, planner.agents)
+        healer = Healer(knowledge, planner.plans, planner.plans.pool, planner.requests, planner.agents)
         accepted = row.callers != ANY and upstream.has_key  # else clients with any key are served
         learning = AnswerLearning(knowledge, knowledge.cache, accepted)
         return Backend(row.name, upstream, knowledge, planner, healer, learning, route)

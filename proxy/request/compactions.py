@@ -23,7 +23,7 @@ DIGEST_BYTES = 16
 
 def is_compaction(received: Received, scanned: Scanned, prompt: Prompt | None = None) -> bool:
     """Whether a request has its conversation compacted: by the provider, or by an agent that asks for a summary."""
-    return scanned.scan.compacts or received.path in received.api.compact_paths
+    return bool(scanned.compaction) or scanned.scan.compacts or received.path in received.api.compact_paths
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,13 @@ from msgspec.structs import replace
 from proxy.errors import does_not_fit, inputs_do_not_fit
 from proxy.fit.learn import REFUSED, SUPPOSED
 from proxy.model.plan import Facts, Ladder, Plan
+from proxy.request.compaction_requests import SEND
 from proxy.request.facts import STATED, UPSTREAM, Knowledge
 from proxy.request.planning import PlanBuilder
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.unmoved import NOTHING, why_unmoved
 from proxy.wire.report import least_reply, takers, too_long_inputs
 from proxy.wire.scan import NotUnderstood
-
-# `Ladder.on_unfit` where the provider is to compact the conversation: what is left is sent, even if our count says that
-# it is too long.
-SEND = "send"
 
 
 @dataclass(frozen=True, slots=True)

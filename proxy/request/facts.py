@@ -37,7 +37,6 @@ from proxy.upstreams.models_listing import Headers, ModelsListing
 MOST_MODELS = 1_000  # entries of each cache by model: clients choose the names
 BYTES_PER_TOKEN = 4  # of bodies, about: says how a prompt compares with those that taught a correction
 MASK = (1 << 63) - 1
-# What rows say of a model by its name, whoever tells its window.
 BY_NAME = ("limit_field", "alternates", "separate", "binds", "requires_reasoning", "effective")
 SILENT = "silent_truncation"  # the rule of a proof that does not come from a refusal
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"

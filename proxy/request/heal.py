@@ -15,6 +15,7 @@ from proxy.model.limits import NOTHING_LEARNED, Suspicion
 from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.request.bugs import report_bug
+from proxy.request.compaction_requests import CompactionRequests
 from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
 from proxy.request.planning import PlanBuilder
@@ -31,6 +32,7 @@ class Healer:
     knowledge: Knowledge
     plans: PlanBuilder
     pool: Pool
+    requests: CompactionRequests
     agents: Agents = field(default_factory=Agents)
 
     async def measured(self, planned: Planned, record: Record) -> Planned:
@@ -39,7 +41,7 @@ class Healer:
         understood = planned.fitted
         if understood is None:
             return planned
-        (scanned, ladder), received, knowledge = understood, planned.received, self.knowledge
+        (scanned, _), received, knowledge = understood, planned.received, self.knowledge
         scanned = replace(scanned, tenant=tenant_of(received.headers))
         if planned.descent is not None:
             return replace(planned, scanned=scanned)
@@ -47,7 +49,8 @@ class Healer:
             known = knowledge.learned(scanned.model, scanned.tenant, scanned.digests)
             known = knowledge.learned_for(known, scanned.model, len(scanned.plain), scanned.controls.window)
             scanned = replace(scanned, learned=known.where_requested(scanned.scan.window))
-            descent = await self.plans.count(received, scanned, ladder, record)
+            scanned = await self.requests.found(received, scanned)
+            descent = await self.plans.count(received, scanned, scanned.ladder or understood[1], record)
         except Exception as error:
             report_bug(record, error)
             return replace(planned, scanned=scanned)

@@ -17,6 +17,7 @@ from proxy.model.api import Api
 from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Facts, Ladder, Plan, Want
+from proxy.request.compaction_requests import as_asked
 from proxy.request.compactions import is_compaction
 from proxy.request.facts import Knowledge
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
@@ -45,6 +46,7 @@ class PlanBuilder:
         controls = scanned.controls
         heavy = len(scanned.plain) > HEAVY_BYTES
         prompt = await self.pool.run(heavy, received.api.request.parse, scanned.plain, controls.pins)
+        prompt = as_asked(prompt, scanned)
         if prompt.stored.continues:
             stored = await self.counts.cache.stored.get(
                 scanned.tenant or tenant_of(received.headers), prompt.stored.continues

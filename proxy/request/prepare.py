@@ -17,15 +17,17 @@ from msgspec.structs import replace
 from proxy.config.polyfills import is_polyfilled
 from proxy.config.rules import Rules
 from proxy.errors import ClientError, bad_header, not_understood
+from proxy.fit.compactions import PROVIDERS
 from proxy.fit.lore import Entry
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Window
 from proxy.model.plan import Ladder, Mode
 from proxy.model.terms import OnFull
 from proxy.request.bugs import report_bug
+from proxy.request.compaction_requests import CompactionRequests
 from proxy.request.compactions import Agents
 from proxy.request.context_edits import ContextEditor
-from proxy.request.descents import SEND, Descents, check_too_long, refused
+from proxy.request.descents import Descents, check_too_long, refused
 from proxy.request.facts import MOST_MODELS, Knowledge
 from proxy.request.fits import SERVED, SMALLEST_LOADED, is_below, is_tiny, load_of, proves
 from proxy.request.later import Later
@@ -40,9 +42,6 @@ from proxy.wire.controls import NOTHING_ASKED, Controls
 from proxy.wire.scan import NotUnderstood
 
 RECALL = "recall"  # the step that quotes lorebooks
-# Steps that must not act on a request whose conversation the provider is to compact: they write texts of our own, or
-# move it to a model that did not encrypt it.
-NOT_WHEN_COMPACTING = frozenset({"summarise_history", RECALL, "switch_model"})
 
 
 class ByModel(NamedTuple):
@@ -67,12 +66,14 @@ class Planner:
     background: Background
     default: str
     agents: Agents = field(default_factory=Agents)
+    requests: CompactionRequests = field(init=False)
     later: Later = field(init=False)
     descents: Descents = field(init=False)
     editor: ContextEditor = field(init=False)
     _by_model: Bounded[str | tuple[int, str], ByModel] = field(default_factory=lambda: Bounded(MOST_MODELS))
 
     def __post_init__(self) -> None:
+        self.requests = CompactionRequests(self.rules, self.plans.pool)
         self.later = Later(self.background, self.totals, self.plans)
         self.descents = Descents(self.knowledge, self.plans)
         lacking = is_polyfilled(self.rules.polyfills, self.knowledge.keys.host)
@@ -159,12 +160,14 @@ class Planner:
             ladder, lore = known.ladder, known.lore
         else:
             ladder, lore = scanned.ladder, self.lore_for(scan.model, controls, scanned.ladder)
-        if scan.compacts or received.path in received.api.compact_paths:
-            ladder, lore = compacting(ladder), ()
+        compaction = ""
+        if self.requests.is_providers(received, scanned):
+            ladder, lore, compaction = self.requests.ladder(ladder, controls.ladder), (), PROVIDERS
         tenant = self.knowledge.tenant(received.headers, scan.model, ladder.models)
         found = self.knowledge.remembered(scan.model, tenant, len(plain)) if tenant else NOTHING_LEARNED
         learned = found or NOTHING_LEARNED
-        ready = Scanned(plain, scan, controls, ladder, lore, tenant, learned, left_out=scanned.left_out)
+        left_out = scanned.left_out
+        ready = Scanned(plain, scan, controls, ladder, lore, tenant, learned, left_out=left_out, compaction=compaction)
         if found is None:
             ready = await self._with_learned(received, ready, ladder)
         return await self.with_requested(received, ready)
@@ -247,6 +250,8 @@ class Planner:
             planned = Planned(received, scanned.unchanged(received), scanned, counted)
             load = load_of(counted, scan, ladder)
         else:
+            scanned = await self.requests.found(received, scanned)
+            ladder = scanned.ladder or ladder
             planned, load = await self._descended(received, scanned, ladder, record)
             planned = replace(planned, counted=None if counted is None else Counted(counted.window))
         if load >= ladder.least_ahead:
@@ -302,10 +307,3 @@ class Planner:
         if silent and window.source not in SERVED and not is_tiny(scanned.scan):
             return None  # the server may have loaded a smaller one
         return received.terms.on(window)
-
-
-def compacting(ladder: Ladder) -> Ladder:
-    """The ladder for a request in which the provider is to compact the conversation: it must always get through, for
-    without it the conversation ends."""
-    steps = tuple(ladder_step for ladder_step in ladder.steps if ladder_step.step not in NOT_WHEN_COMPACTING)
-    return ladder.with_steps(steps, SEND)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from proxy.config.upstreams import DEFAULT
+from proxy.fit.compactions import uncovered
 from proxy.model.limits import Window
 from proxy.model.outcome import Usage
 from proxy.model.plan import Mode
@@ -61,6 +62,7 @@ def notices_of(planned: Planned) -> list[str]:
         *([REFUSING] if planned.refusing else []),
         *_without_effect(planned),
         *([EDITED.format(scanned.applied.decode())] if scanned.applied is not None else []),
+        *([uncovered(plan.before, plan.draft)] if plan is not None and _is_cut_summary(planned) else []),
         *(() if planned.descent is None else planned.descent.missing),
     ]
 
@@ -78,7 +80,14 @@ def _has_notices(planned: Planned) -> bool:
         return True
     if scanned.controls.asks or scanned.left_out or planned.unmoved[0] or planned.refusing:
         return True
-    return _is_uncounted(planned)
+    return _is_uncounted(planned) or _is_cut_summary(planned)
+
+
+def _is_cut_summary(planned: Planned) -> bool:
+    """Whether it asks for a summary of its conversation, of which a part is not sent."""
+    scanned, plan = planned.scanned, planned.plan
+    asks = scanned is not None and bool(scanned.compaction) and planned.received.may_change
+    return asks and plan is not None and plan.draft.blocks is not plan.before.blocks
 
 
 def _without_effect(planned: Planned) -> list[str]:

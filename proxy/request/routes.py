@@ -22,7 +22,7 @@ from proxy.model.outcome import Unmoved
 from proxy.model.plan import Ladder, Mode
 from proxy.request.backend import Backend
 from proxy.request.bugs import report_bug
-from proxy.request.descents import SEND
+from proxy.request.compaction_requests import SEND
 from proxy.request.facts import Knowledge
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.unmoved import after_failure

@@ -99,6 +99,8 @@ class Scanned(msgspec.Struct, frozen=True, gc=False):
     digests: Sequence[int] = ()
     left_out: int = 0
     applied: bytes | None = None
+    compaction: str = ""
+    transcript: bool = False
 
     @property
     def model(self) -> str:

@@ -62,7 +62,7 @@ def test_a_wanted_ladder_that_there_is_not_is_the_clients_error() -> None:
     with pytest.raises(ClientError) as caught:
         load_rules(None).ladder_for("gpt-4o", "nope")
     assert caught.value.status == 400
-    assert "agent, chat, default" in caught.value.message
+    assert "agent, chat, compaction, default" in caught.value.message
     assert "nope" not in caught.value.message
 
 
@@ -152,9 +152,9 @@ def test_all_problems_of_a_folder_are_told_by_file_and_row(tmp_path: Path) -> No
     )
     problems = check_rules(folder)
     assert [problem.removeprefix(f"{folder}/") for problem in problems[:5]] == [
-        "window.toml: unknown file; known are callers.toml, clients.toml, counters.toml, families.toml, "
-        "key_checks.toml, ladder.toml, polyfills.toml, refusals.toml, summary.txt, tools.toml, upstreams.toml, "
-        "windows.toml and ladders/*.toml",
+        "window.toml: unknown file; known are callers.toml, clients.toml, compactions.toml, counters.toml, "
+        "families.toml, key_checks.toml, ladder.toml, polyfills.toml, refusals.toml, summary.txt, tools.toml, "
+        "upstreams.toml, windows.toml and ladders/*.toml",
         "ladders/default.toml: the ladder 'default' is in ladder.toml",
         "ladder.toml, step 1 (trim_tool_results): cap_tokens: expected int, got str",
         f"ladder.toml, use 1: unknown ladder 'nope', known are {', '.join(sorted(_names(folder)))}",

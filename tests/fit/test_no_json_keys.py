@@ -23,6 +23,7 @@ KEYS = frozenset(" ".join((BODY, LIMITS, MESSAGE, PARTS, ITEMS, ROLES)).split())
 
 # Words that are keys of an API, too, and mean something else here.
 OTHERWISE = {
+    ("compactions.py", "instructions"): "where a row of the rules says that a prompt stands",
     ("learn.py", "input"): "what a refusal bounds",
     ("learn.py", "refusal"): "the source of a window",
     ("learn.py", "reasoning"): "what a refusal bounds",

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.fit.shorten import JOINTS, LEAST, head_and_tail, marker, shorten_message, waterline
+from proxy.fit.shorten import ASKED, JOINTS, LEAST, head_and_tail, marker, shorten_message, spread, waterline
 from proxy.model.conversation import Message
 from proxy.model.ports import Meter
 from proxy.model.structs import replace
@@ -135,3 +135,27 @@ def test_the_waterline_is_the_highest_that_frees_enough(costs: list[int], excess
         assert height == 0
     elif costs and excess > 0:
         assert freed(height) >= excess and freed(height + 1) < excess
+
+
+def test_the_longest_entries_of_a_text_come_down_to_one_height_and_the_short_ones_stay() -> None:
+    short = [f"said {i}" for i in range(20)]
+    text = "\n\n".join(f"{entry}\n\n{words(400, f'e{i}x')}" for i, entry in enumerate(short))
+    made = spread(text, 3_500, WordMeter())
+    assert all(entry in made for entry in short) and WordMeter().text(made) <= 3_500
+    left = [len(entry.split()) for entry in made.split("\n\n") if entry.startswith("e")]
+    assert left[-1] == 400 and max(left[:-2]) - min(left[:-2]) <= 2 and min(left) > 100
+
+
+def test_what_is_asked_at_the_end_stays_whole_and_the_oldest_entries_go_if_nothing_else_is_enough() -> None:
+    asked = words(300, "ask")
+    text = "\n\n".join(["Here it is.", *[words(90, f"e{i}x") for i in range(100)], asked])
+    made = spread(text, 2_000, WordMeter())
+    assert made.startswith("Here it is.\n\n[…") and made.endswith(asked) and "e99x0" in made
+    assert "e0x0" not in made and WordMeter().text(made) <= 2_000
+    assert ASKED > 300
+
+
+@pytest.mark.parametrize("text", [words(1000), "a\n\n" + words(1000)])
+def test_a_text_without_entries_keeps_head_and_tail(text: str) -> None:
+    assert spread(text, 100, WordMeter()) == head_and_tail(text, 100, WordMeter())
+    assert spread(text, 2_000, WordMeter()) is text

@@ -29,7 +29,9 @@ T = TypeVar("T")
 
 def healed(planner: Planner, context: Arrived, refusal: Refusal = REFUSED) -> Any:
     """What is sent after a refusal, parsed; None where nothing is."""
-    again = asyncio.run(heal(Healer(planner.knowledge, planner.plans, planner.plans.pool), context, refusal))
+    again = asyncio.run(
+        heal(Healer(planner.knowledge, planner.plans, planner.plans.pool, planner.requests), context, refusal)
+    )
     if again is None:
         return None
     context.planned = again
@@ -110,7 +112,7 @@ class BrokenPool(Pool):
 def test_a_bug_while_healing_sends_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     planner, context = services().gateway.default.planner, arrived(body(talk(100)))
     payload = prepared(planner, context)
-    healer = Healer(planner.knowledge, planner.plans, BrokenPool(planner.plans.pool.executor))
+    healer = Healer(planner.knowledge, planner.plans, BrokenPool(planner.plans.pool.executor), planner.requests)
     assert asyncio.run(heal(healer, context, REFUSED)) is None
     assert context.planned is not None and context.planned.payload == payload and context.result == "bug"
     assert "kind=KeyError at=test_heal.py:" in capfd.readouterr().err

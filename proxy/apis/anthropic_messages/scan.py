@@ -62,6 +62,7 @@ class _Request(msgspec.Struct, gc=False):
     mcp_servers: msgspec.Raw = NULL
     container: msgspec.Raw = NULL
     thread: msgspec.Raw = NULL
+    compaction: msgspec.Raw = NULL
 
 
 _REQUEST = msgspec.json.Decoder(_Request)
@@ -94,6 +95,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         seen=state,
         known=known,
         text=text,
+        compacts=request.compaction is not NULL and bytes(request.compaction) != bytes(NULL),
     )
 
 

@@ -11,13 +11,17 @@ from proxy.model.structs import replace
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`floor`: the smallest useful reply, in tokens; None means the ladder's floor."""
+    """`floor`: the smallest useful reply, in tokens; None means the ladder's floor. `share`: the share of the window
+    that the limit of a request that does not fit may take; None: lower it only to what the prompt leaves."""
 
     floor: int | None = None
+    share: float | None = None
 
     def __post_init__(self) -> None:
         if self.floor is not None and self.floor < 1:
             raise ValueError("floor must be at least 1 token")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise ValueError("share must be a share over 0 and at most 1")
 
 
 def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
@@ -26,10 +30,11 @@ def clamp(window: int, prompt: int, asked: int, margin: int, floor: int) -> int:
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
-    """The draft with a reply limit that fits.
+    """The draft with a reply limit that fits, and that takes at most its share.
 
-    Returns the same draft if not even the floor fits: then the prompt must shrink first; where the reply does not count
-    against the window; and where the draft only exceeds an effective window, which is none of the reply's.
+    Returns the draft with no more than its share if not even the floor fits: then the prompt must shrink first. The
+    same draft where the reply does not count against the window, and where the draft only exceeds an effective window,
+    which is none of the reply's.
     """
     if draft.reply is None or draft.window.separate or fits_own(draft):
         return draft
@@ -37,6 +42,9 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     floor = min(asked, max(draft.floor, draft.window.floor(params.floor or 0)))
     prompt = min(draft.prompt, draft.window.max_input or draft.prompt)  # a longer prompt must shrink to this anyway
     margin = draft.window.margin(draft.meter.margin).of(prompt)
+    if params.share is not None and draft.excess > 0:
+        asked = min(asked, max(floor, int(params.share * draft.window.tokens)))
+        draft = _lowered(draft, asked)
     if draft.window.tokens - prompt - margin < floor:
         return draft
     return _lowered(draft, clamp(draft.window.tokens, prompt, asked, margin, floor))

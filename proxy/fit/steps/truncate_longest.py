@@ -5,6 +5,7 @@ Markers say what is missing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from proxy.fit.relevance.passages.texts import Span
 from proxy.fit.relevance.results.messages import shorten_arguments
 from proxy.fit.relevance.results.sources import Source, sources
 from proxy.fit.relevance.text.question import Question, question_of
-from proxy.fit.shorten import LEAST, head_and_tail, shorten_message, waterline
+from proxy.fit.shorten import LEAST, head_and_tail, shorten_message, spread, waterline
 from proxy.model.conversation import RULED, Block, Kind, Message
 from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
@@ -29,15 +30,21 @@ ARGUMENTS = (1000, 100)  # tokens that a long string in a call's arguments keeps
 @dataclass(frozen=True, slots=True)
 class Params:
     """`head`: the share of the kept tokens that the beginning of a text gets where nothing in it bears on the question.
-    `instructions`: whether instructions may be shortened if nothing else is enough.
+    `instructions`: whether instructions may be shortened if nothing else is enough. `spread`: nothing is ranked: a text
+    of several entries, with blank lines between them, loses the middle of the longest of them. `least`: tokens that a
+    text keeps.
     """
 
     head: float = 0.7
     instructions: bool = False
+    spread: bool = False
+    least: int = LEAST
 
     def __post_init__(self) -> None:
         if not 0 <= self.head <= 1:
             raise ValueError("head must be a share between 0 and 1")
+        if self.least < LEAST:
+            raise ValueError(f"a text of under {LEAST} tokens is nothing but a marker")
 
 
 def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
@@ -64,12 +71,12 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     if params.instructions:
         instructions = (m for m in draft.messages if m.kind is Kind.INSTRUCTION and m.index not in draft.pins)
         rounds.append(_indices(instructions))
-    asked = question_of(draft.blocks) or Question(())
+    asked = Question(()) if params.spread else question_of(draft.blocks) or Question(())
     for places in rounds:
         for depth in (1.0, ESCAPED):
             if draft.excess > 0:
-                draft = _level(draft, places, params.head, depth, asked)
-        for limit in ARGUMENTS:
+                draft = _level(draft, places, params, depth, asked)
+        for limit in ARGUMENTS if params.least == LEAST else ():
             if draft.excess > 0:
                 draft = _with_less_called(draft, places, limit)
     return draft
@@ -111,19 +118,27 @@ def _if_less(block: Block, messages: Sequence[Message], draft: Draft) -> Block:
     return made if made.tokens < block.tokens else block
 
 
-def _level(draft: Draft, places: frozenset[int], head: float, depth: float, asked: Question) -> Draft:
+def _level(draft: Draft, places: frozenset[int], params: Params, depth: float, asked: Question) -> Draft:
     """The draft with every text of these messages shortened to one height: the largest that frees the excess.
 
     Images are unchanged.
     """
     costs = [[_text_cost(m, draft) if m.index in places else 0 for m in block.messages] for block in draft.blocks]
-    spare = sorted((cost - LEAST for row in costs for cost in row if cost > LEAST), reverse=True)
-    height = LEAST + int(depth * waterline(spare, draft.excess + SLACK))
+    least = params.least
+    spare = sorted((cost - least for row in costs for cost in row if cost > least), reverse=True)
+    height = least + int(depth * waterline(spare, _needed(draft) + SLACK))
     blocks = [
-        _lowered(block, row, draft, height, head, asked, asked.spans if place == asked.place else ())
+        _lowered(block, row, draft, height, params, asked, asked.spans if place == asked.place else ())
         for place, (block, row) in enumerate(zip(draft.blocks, costs, strict=True))
     ]
     return _with(draft, blocks)
+
+
+def _needed(draft: Draft) -> int:
+    """The tokens that must go: fewer than the excess, of which the margin of a shorter prompt is a smaller part."""
+    if draft.window.max_input is not None:
+        return draft.excess
+    return math.ceil(draft.excess / (1 + draft.window.margin(draft.meter.margin).share))
 
 
 def _text_cost(message: Message, draft: Draft) -> int:
@@ -137,7 +152,7 @@ def _lowered(
     costs: Sequence[int],
     draft: Draft,
     height: int,
-    head: float,
+    params: Params,
     asked: Question,
     spans: Sequence[Span],
 ) -> Block:
@@ -145,8 +160,10 @@ def _lowered(
         return block
 
     def shorten(text: str, room: int) -> str:
+        if params.spread:
+            return spread(text, room, draft.meter, params.head)
         made = excerpt(text, room, asked, draft.meter, spans) if room >= READABLE else None
-        return head_and_tail(text, room, draft.meter, head) if made is None else made
+        return head_and_tail(text, room, draft.meter, params.head) if made is None else made
 
     messages = [
         shorten_message(message, draft.meter, height, shorten, "longest text") if cost > height else message

@@ -139,3 +139,14 @@ def test_a_lowered_limit_fits_and_is_the_largest_that_does(size: int, limit: int
         assert after.reply == limit or replace(after, reply=after.reply + 1).excess > 0
     elif before.excess > 0:
         assert replace(before, reply=min(limit, floor)).excess > 0
+
+
+def test_where_the_request_does_not_fit_the_limit_takes_no_more_than_its_share() -> None:
+    before = asking(9_000, size=5_000)
+    assert apply(before, KNOWN, Params(share=0.25)).reply == 2_500
+    assert apply(asking(9_000, size=20_000), KNOWN, Params(share=0.25)).reply == 2_500
+    assert apply(asking(9_000, size=20_000), KNOWN, Params()).reply == 9_000
+    fits = asking(4_000, size=5_000)
+    assert apply(fits, KNOWN, Params(share=0.25)) is fits
+    with pytest.raises(ValueError, match="share must be a share over 0"):
+        Params(share=0)

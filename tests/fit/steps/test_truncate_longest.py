@@ -14,12 +14,25 @@ from proxy.apis.openai_embeddings.request import parse as parse_embeddings
 from proxy.fit.plan import start
 from proxy.fit.shorten import LEAST
 from proxy.fit.steps.truncate_longest import SLACK, Params, apply
-from proxy.model.limits import Window
-from proxy.model.plan import Draft
+from proxy.model.limits import Margin, Window
+from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace
 from proxy.tokens.meter import meter_for
 from tests.laws.meters import CharMeter
-from tests.makers import assistant, contents, draft, facts, fields, ladder, prompt, system, tool_round, user, words
+from tests.makers import (
+    WordMeter,
+    assistant,
+    contents,
+    draft,
+    facts,
+    fields,
+    ladder,
+    prompt,
+    system,
+    tool_round,
+    user,
+    words,
+)
 from tests.tokens.remembering import Remembering
 
 KNOWN = facts(1000)
@@ -186,3 +199,23 @@ def test_W23_what_is_embedded_is_left_alone() -> None:
     known = facts(310, meter=meter_for(sent, "unheard-of", Remembering()))
     before = start(sent, ladder(), known)
     assert before.excess > 0 and apply(before, known, Params()) is before
+
+
+def test_spread_ranks_nothing_and_keeps_the_least_of_each_text() -> None:
+    """The middle of the text bears on the question; head and tail stay."""
+    long = f"{words(900, 'a')} harbour crane harbour crane {words(900, 'b')}"
+    asked = [assistant(long), user("What of the harbour crane?")]
+    assert "crane" in contents(cut(asked, 600))[0]
+    made = contents(cut(asked, 600, spread=True))[0]
+    assert "crane" not in made and made.startswith("a0 ") and made.endswith(" b899")
+    several = cut([*[assistant(words(300, f"e{i}x")) for i in range(9)], user("And?")], 1_000, spread=True, least=200)
+    assert several.excess > 0 and min(sizes(several)[:9]) >= 200 - SLACK
+    with pytest.raises(ValueError, match="nothing but a marker"):
+        Params(least=3)
+
+
+def test_where_counts_are_estimates_no_more_is_cut_than_the_margin_of_what_is_left_requires() -> None:
+    meter = WordMeter(margin=Margin(10, 0.25))
+    before = start(prompt([user(words(6_000))], max_tokens=100), ladder(), Facts(Window(2_000), meter))
+    made = apply(before, KNOWN, Params())
+    assert made.excess <= 0 and made.prompt > 0.9 * made.room
