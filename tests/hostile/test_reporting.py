@@ -290,8 +290,10 @@ def test_U6_our_refusal_has_its_code_in_its_text_too() -> None:
 
 
 def big_tools() -> list[dict[str, Any]]:
-    """Tools that no window of gpt-4's holds."""
-    return [{"type": "function", "function": {"name": f"t{i}", "description": "What for. " * 200}} for i in range(60)]
+    """Tools that no window of gpt-4's holds, and of which no step may shorten anything."""
+    choices = {"type": "string", "enum": [f"harbour-{n}" for n in range(60)]}
+    schema = {"type": "object", "properties": {"choice": choices}}
+    return [{"type": "function", "function": {"name": f"t{i}", "parameters": schema}} for i in range(60)]
 
 
 def test_U6_a_folder_that_is_not_there_is_named_as_it_was_given() -> None:
