@@ -53,10 +53,11 @@ ROLES = "roles"  # `Refusal.bounds`: the order of roles, not a length
 REASONING = "reasoning"  # `Refusal.bounds`: reasoning behind what was changed, not a length
 
 
-def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
+def learn(facts: Facts, sent: Draft, refusal: Refusal, gently: bool = False) -> Facts | None:
     """The facts for planning a refused request again, with the named limit or the correction of our count.
 
-    None if the refusal adds nothing new.
+    `gently`: where no window is known or named, the next request is not much shorter at once; only if that is refused,
+    too, as short as any window. None if the refusal adds nothing new.
     """
     refusal = _of_inputs(sent, refusal)
     if refusal.implied and sent.prompt + sent.margin <= (refusal.limit or 0):
@@ -73,12 +74,12 @@ def learn(facts: Facts, sent: Draft, refusal: Refusal) -> Facts | None:
         return apply_learned(facts, replace(facts.learned, shared=True))
     if refusal.bounds in (TOGETHER, INPUTS):
         return _in_smaller_pieces(facts, sent, refusal)
-    learned = _with_bound(_with_scale(facts.learned, sent, refusal), sent, refusal)
+    learned = _with_bound(_with_scale(facts.learned, sent, refusal), facts, sent, refusal, gently)
     known = not sent.window.guessed and sent.window.source != SUPPOSED
     if learned == facts.learned and sent.excess > 0 and known:
         return None  # our own count already exceeded the window
     if learned == facts.learned or _still_fits(facts, learned, sent):
-        learned = _supposing(learned, _less(facts, sent), sent)
+        learned = _supposing(learned, _less(facts, sent, gently), sent)
     return None if learned == facts.learned else apply_learned(facts, learned)
 
 
@@ -167,11 +168,11 @@ def _with_scale(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
     return replace(learned, scale=scale) if scale <= FURTHEST else learned
 
 
-def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> LearnedLimits:
+def _with_bound(learned: LearnedLimits, facts: Facts, sent: Draft, refusal: Refusal, gently: bool) -> LearnedLimits:
     """The limit that the upstream named, if it differs from the one we planned with."""
     limit, supposed = _limit(sent, refusal), False
     if limit is None and sent.window.guessed and sent.prompt + _least(sent) > _guess(sent.window):
-        limit, supposed = _supposed(sent), True
+        limit, supposed = _supposed(facts, sent, gently), True
     if limit is None or limit <= 0:
         return learned
     if refusal.bounds == INPUT and not supposed:
@@ -182,9 +183,16 @@ def _with_bound(learned: LearnedLimits, sent: Draft, refusal: Refusal) -> Learne
     return replace(learned, window=limit, supposed=supposed, refused=refused)
 
 
-def _supposed(sent: Draft) -> int:
+def _supposed(facts: Facts, sent: Draft, gently: bool) -> int:
     """The window of an unknown model that refused without a figure, in tokens: the guess, unless what cannot be cut of
-    this request is larger: then it was not the first of its kind that was sent."""
+    this request is larger: then it was not the first of its kind that was sent. No less than what was answered before.
+    """
+    size = sent.prompt + _least(sent)
+    answered = facts.answered if facts.answered < size else 0
+    return max(answered, int(UNKNOWN_REFUSAL_SHRINK * size) if gently else 0, _guessed(sent))
+
+
+def _guessed(sent: Draft) -> int:
     kept, guess = sent.fixed + sum(block.tokens for block in sent.blocks if block.pinned), _guess(sent.window)
     if kept + sent.meter.margin.of(kept) + min(sent.floor, _least(sent)) <= guess:
         return guess
@@ -202,14 +210,15 @@ def _limit(sent: Draft, refusal: Refusal) -> int | None:
     return refusal.limit
 
 
-def _less(facts: Facts, sent: Draft) -> int:
+def _less(facts: Facts, sent: Draft, gently: bool) -> int:
     """A window smaller than what was sent, in tokens, for a refusal without usable figures: what was answered before,
     if that is more than a share of it. A second refusal contradicts even that; one of an earlier request counts."""
     size = min(sent.window.tokens, sent.prompt + _least(sent))
     if facts.answered < facts.refused < size:
         return max(1, int(AGAIN_REFUSED_SHRINK * facts.refused))
     if sent.window.source == SUPPOSED:
-        return max(1, int(AGAIN_REFUSED_SHRINK * size))
+        again = max(1, int(AGAIN_REFUSED_SHRINK * size))
+        return min(again, UNKNOWN_WINDOW) if gently else again
     shrunk = max(1, int(UNKNOWN_REFUSAL_SHRINK * size))
     return max(shrunk, facts.answered) if facts.answered < size else shrunk
 

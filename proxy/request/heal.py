@@ -129,7 +129,7 @@ class Healer:
             scanned = replace(scanned, probing=False)  # the limits that were tested still hold, and say more
             wiser = apply_learned(facts, kept)
         else:
-            wiser = learn(facts, sent, refusal)
+            wiser = learn(facts, sent, refusal, gently=descent.prompt.form.compaction)
         if wiser is None:
             return None, scanned, None
         found = None

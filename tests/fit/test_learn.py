@@ -99,6 +99,30 @@ def test_a_guessed_window_is_8192_where_the_refusal_names_none() -> None:
     assert taught is not None and taught.window.tokens == 8192 and not taught.window.guessed
 
 
+def test_an_unknown_window_is_no_less_than_what_was_answered_before() -> None:
+    known = replace(facts(8_192), window=Window(8_192, guessed=True))
+    what = replace(draft([user("?"), assistant(words(20_000)), user("?")], 8_192, max_tokens=100), window=known.window)
+
+    def window(answered: int, gently: bool = False) -> int:
+        taught = learn(replace(known, answered=answered), what, Refusal("silent"), gently)
+        assert taught is not None
+        return taught.window.tokens
+
+    assert window(0) == window(5_000) == 8_192 and window(15_000) == 15_000
+    assert window(30_000) == 8_192  # it was answered as much: that is no bound
+    assert window(0, gently=True) == int(0.7 * (what.prompt + 100)) and window(18_000, gently=True) == 18_000
+
+
+def test_what_must_get_through_is_as_short_as_any_window_once_a_second_try_was_refused() -> None:
+    window = Window(70_000, source="supposed")
+    known = replace(facts(70_000), window=window)
+    told = [user("?"), assistant(words(60_000)), user("?")]
+    what = replace(draft(told, 70_000, max_tokens=100), window=window)
+    first, second = (learn(known, what, Refusal("silent"), gently) for gently in (False, True))
+    assert first is not None and second is not None
+    assert first.window.tokens == (what.prompt + 100) // 2 and second.window.tokens == 8_192
+
+
 def test_a_window_that_was_guessed_by_its_name_is_that_guess_where_the_refusal_names_none() -> None:
     told = [user(words(4000)), assistant(words(40_000)), user("?")]
     guess = Facts(Window(40_960, source="guess", guessed=True), WordMeter())
