@@ -66,7 +66,9 @@ def test_F6_a_limit_that_each_answer_can_have_is_not_lowered(served: tuple[Runni
 
 def armed(tokens: int, **fields: Any) -> dict[str, Any]:
     """A request whose tools alone are about so many tokens: nothing in it can be cut."""
-    tool = {"type": "function", "function": {"name": "f", "description": "a" + WORD * (tokens - 20)}}
+    choice = {"type": "string", "enum": ["a" + WORD * (tokens - 30)]}
+    schema = {"type": "object", "properties": {"choice": choice}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
     return {"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}], "tools": [tool], **fields}
 
 

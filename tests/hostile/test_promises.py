@@ -73,7 +73,8 @@ def test_U5_what_is_too_long_is_made_to_fit_wherever_anything_may_be_cut(place: 
     ):
         assert sent(place, messages)
     before = len(place.there.requests)
-    tools = [{"type": "function", "function": {"name": "t", "description": WORDS * 3_000}}]
+    schema = {"type": "object", "properties": {"choice": {"type": "string", "enum": [WORDS * 3_000]}}}
+    tools = [{"type": "function", "function": {"name": "t", "parameters": schema}}]
     told = place.ask({"model": "gpt-4", "messages": [{"role": "user", "content": "Hi"}], "tools": tools})
     assert told.status == 400 and told.json["error"]["code"] == "context_length_exceeded"
     assert len(place.there.requests) == before

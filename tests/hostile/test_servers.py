@@ -85,7 +85,8 @@ def test_R3_an_empty_stream_is_asked_about_and_healed(python_server: Recorder, w
 def test_R3_a_refusal_that_nothing_can_be_done_about_is_told(python_server: Recorder) -> None:
     """Better than an empty answer: what the server said where no stream was wanted."""
     with running(python_server.url) as proxy:
-        tool = {"type": "function", "function": {"name": "f", "description": WORDS * 300, "parameters": {}}}
+        schema = {"type": "object", "properties": {"choice": {"type": "string", "enum": [WORDS * 300]}}}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
         got = proxy.ask({**asked(10), "tools": [tool]})
         assert got.status == 400 and "2048" in got.json["error"]["message"]
         assert len(posts(python_server)) <= 3

@@ -17,6 +17,7 @@ NUMBER = re.compile(r"[ \t]*(?:L(?P<named>\d{1,8})[:|\t ]|(?P<plain>\d{1,8})[ \t
 SAMPLE, FEW = 8, 2  # lines that are looked at first, and how many of them have numbers if all have
 NUMBERED, IN_ORDER = 0.6, 0.8  # shares: of the lines that have numbers, and of these that are one more than the last
 PLAIN = 12  # characters of a line without a number up to which it is found in any text
+MOST_LINES = 20_000  # of a text that is compared by its lines: each takes a hundred bytes of memory
 START = 200  # characters of a text that tell whether its call failed
 NONE = -1  # the number of a line without one
 READ, READ_BYTES = 20_000, 16 << 20  # messages whose lines are remembered: some hundred long runs
@@ -77,7 +78,9 @@ def _read(message: Message, least: int) -> Iterator[ShownPart]:
 
 
 def shown(text: str) -> Shown:
-    """The lines of a text."""
+    """The lines of a text; one with more than `MOST_LINES` is one line."""
+    if text.count("\n") >= MOST_LINES:
+        return Shown(hash(text), array("q", [hash(text)]), array("q"), array("q", [len(text)]))
     lines = text.split("\n")
     sizes = array("q", [len(line) + 1 for line in lines])
     if is_numbered(lines):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.fit.relevance.results.shown_lines import NONE, shown, shown_parts
+from proxy.fit.relevance.results.shown_lines import MOST_LINES, NONE, shown, shown_parts
 from tests.makers import message
 
 LINES = ["def work(a):", "    return a", "", "class Crane:", "    pass"]
@@ -51,3 +51,9 @@ def test_of_a_message_the_long_results_are_read_with_how_they_start() -> None:
     assert shown_parts(read, 5_000) == ()
     rows = message({"role": "tool", "tool_call_id": "c", "content": '[{"a": 1},\n{"a": 2}]\n'}, answers=("c",))
     assert shown_parts(rows, 1)[0].json
+
+
+def test_a_text_of_very_many_lines_is_compared_as_one() -> None:
+    found = shown("\n" * MOST_LINES)
+    assert len(found.contents) == 1 and found.size == MOST_LINES and found.lines == frozenset()
+    assert len(shown("a line\n" * (MOST_LINES - 1)).contents) == MOST_LINES
