@@ -1,12 +1,13 @@
 """Joins adjacent messages of one role after a cut, for models that require alternating roles.
 
-It neither drops nor shortens any text.
+It shortens no text, and drops none but that of results that no answer follows any more: such models take no user after
+a tool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import dropwhile, groupby
+from itertools import dropwhile, groupby, pairwise
 
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from proxy.model.conversation import Block, Kind, Message
 from proxy.model.plan import Draft, Drop
 
 NAME = "join_turns"  # its name in notes; it is not a step of a ladder, because it must run after all steps
+UNANSWERED = "its answer is left out"
 GONE = "joined to the message behind it"
 WHY = "joined with what stands before it"
 TURNS = (Kind.USER, Kind.ASSISTANT)
@@ -50,9 +52,27 @@ def in_turn(before: Draft, after: Draft) -> Draft:
         made[run[-1]] = Block(after.recount((one,)), any(after.blocks[place].pinned for place in run))
         drops += [Drop(m.index, GONE) for m in messages if m.index >= 0 and m.index != one.index]
     blocks = [block for block in made if block is not None]
-    found = after if len(blocks) == len(made) else after.with_blocks(blocks, drops)
+    found = _with_answers(before, after if len(blocks) == len(made) else after.with_blocks(blocks, drops))
     # A joined message may cost a few tokens more than its parts. The margin covers them; a wrong order always fails.
     return found if found.possible or found.excess <= max(0, after.excess) else after
+
+
+def _with_answers(before: Draft, after: Draft) -> Draft:
+    """The draft without blocks of results that the user follows at once, if the client sent none that is so."""
+    if _user_after_results(tuple(before.messages)):
+        return after
+    kept: list[Block] = []  # the newest first
+    drops: list[Drop] = []
+    for block in reversed(after.blocks):
+        if kept and not block.pinned and _user_after_results((block.messages[-1], kept[-1].messages[0])):
+            drops += [Drop(m.index, UNANSWERED) for m in block.messages if m.index >= 0]
+        else:
+            kept.append(block)
+    return after.with_blocks(kept[::-1], drops) if drops else after
+
+
+def _user_after_results(messages: Sequence[Message]) -> bool:
+    return any(m.answers and n.kind is Kind.USER and not n.answers for m, n in pairwise(messages))
 
 
 def _speaks(message: Message) -> bool:

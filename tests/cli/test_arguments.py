@@ -26,7 +26,7 @@ def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.Ca
         (["--upstream", "ftp://x"], "--upstream is not a plain http or https URL"),
         (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
         (["--rules", "/nowhere"], "no such folder: /nowhere"),
-        (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, default"),
+        (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, compaction, default"),
         (["--redis", "memcached://x"], "--redis must begin with redis://"),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1, port 0: "),
         (["--port", "9", "--admin-port", "9"], "--admin-port is 9, the proxy's own port"),

@@ -17,9 +17,13 @@ from proxy.simulator.replies import END
 from tests.e2e.world import World, eventually
 
 RUN_SECONDS = 600  # of a client with all that it asks; one that hangs is killed then
+# Of so many tools the names alone are too long, and no step may shorten names.
 TOOLS = [
-    {"type": "function", "function": {"name": f"tool_{i}", "description": f"Finds what number {i} is for. " * 30}}
-    for i in range(60)
+    {
+        "type": "function",
+        "function": {"name": f"tool_{i}_finds_what_this_number_of_the_ledger_is_for", "description": "It."},
+    }
+    for i in range(700)
 ]
 CALLS = 16  # of an agent's run: some 600 tokens of results each
 Told = dict[str, dict[str, Any]]

@@ -125,7 +125,7 @@ def test_what_the_upstream_forbids_is_forbidden_in_its_own_words(here: World) ->
 
 
 def test_what_nothing_makes_fit_is_refused_in_anthropics_words_and_costs_nothing(here: World) -> None:
-    tools = [{**TOOL, "name": f"tool_{i}", "description": f"Finds what number {i} is for. " * 30} for i in range(60)]
+    tools = [{**TOOL, "name": f"tool_{i}_finds_what_this_number_is_for"} for i in range(300)]
     window = {"x-plimsoll-window": "4000"}
     for fields in ({}, {"stream": True}):
         kind, status, body = failure(here.through, "unfit", window, tools=tools, **fields)

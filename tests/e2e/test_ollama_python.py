@@ -204,7 +204,7 @@ def test_an_error_is_the_same(here: World, status: int) -> None:
 
 
 def test_what_nothing_makes_fit_is_refused_in_ollamas_shape_and_costs_nothing(here: World) -> None:
-    tools = [{**TOOL, "function": {"name": f"tool_{i}", "description": words(60)}} for i in range(60)]
+    tools = [{**TOOL, "function": {"name": f"tool_{i}_finds_what_this_number_is_for"}} for i in range(400)]
     for streams in (False, True):
         with pytest.raises(ollama.ResponseError) as caught:
             list(client(here.through, "unfit").chat(**asked(tools=tools, options={"num_ctx": 4096}), stream=streams))

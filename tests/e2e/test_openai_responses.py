@@ -146,8 +146,14 @@ def test_a_run_far_past_the_window_fails_straight_and_succeeds_through_the_proxy
     assert sent["input"][0] == asked["input"][0] and sent["input"][-2:][0]["call_id"] == "call_13"
 
 
+def fixed(name: str) -> Any:
+    """A tool of which no step may shorten anything."""
+    choices = {"type": "string", "enum": [f"harbour-{n}" for n in range(60)]}
+    return {"type": "function", "name": name, "parameters": {"type": "object", "properties": {"a": choices}}}
+
+
 def test_what_nothing_makes_fit_is_refused_where_each_client_looks_for_it(here: World) -> None:
-    tools = [tool(f"tool_{i}", f"Finds what number {i} is for. " * 30) for i in range(60)]
+    tools = [fixed(f"tool_{i}") for i in range(60)]
     asked: dict[str, Any] = {"model": "gpt-4", "input": HELLO, "tools": tools}
     with client(here.through, "unfit") as ai:
         with pytest.raises(openai.BadRequestError) as refused:
@@ -240,7 +246,7 @@ def test_a_conversation_that_is_to_be_compacted_gets_through_whatever_its_length
 
 
 def test_a_request_to_compact_that_nothing_makes_fit_is_for_the_upstream_to_decide(here: World) -> None:
-    tools = [tool(f"tool_{i}", f"Finds what number {i} is for. " * 30) for i in range(60)]
+    tools = [fixed(f"tool_{i}") for i in range(60)]
     given = {"model": "gpt-4", "input": rounds(2, 900), "tools": tools}
     with client(here.through, "compact anyway") as ai:
         with pytest.raises(openai.BadRequestError):

@@ -230,7 +230,7 @@ PLACES = (
     "proxy.request.heal.learn",
     "proxy.request.refusal_detection.recognise",
     "proxy.request.response_headers.plan_headers",
-    "proxy.observe.metrics.aggregation.ModelLabels.of",
+    "proxy.observe.metrics.shared_labels.SharedLabels.admit",
     "proxy.request.gateway.target_of",
     "proxy.wire.tap.Tap.feed",
     "proxy.wire.tap.Tap._read_new",

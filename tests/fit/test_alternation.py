@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from proxy.apis.openai_chat.messages import BREAK
-from proxy.fit.alternation import GONE, WHY, alternates, in_turn
+from proxy.fit.alternation import GONE, UNANSWERED, WHY, alternates, in_turn
 from proxy.fit.excerpts import Excerpt, excerpts
 from proxy.model.plan import Draft, Drop
 from proxy.model.structs import replace
@@ -135,3 +135,13 @@ def test_nothing_is_joined_that_would_fit_no_more_for_it() -> None:
     assert in_turn(before, cut).prompt < cut.prompt  # as a frame costs more than a blank line
     dear = replace(cut, meter=WordMeter(ratio=50.0))
     assert in_turn(before, dear) is dear
+
+
+def test_results_that_the_user_would_follow_at_once_go_with_their_call() -> None:
+    """Mistral takes no user after a tool: their answer was dropped, and the client sent none of that kind."""
+    told = [user("a"), *tool_round("c1", "tide"), assistant("b"), user("c"), assistant("d"), user("e")]
+    before = strict(told)
+    kept = before.with_blocks([before.blocks[0], before.blocks[1], *before.blocks[3:]])
+    found = in_turn(before, kept)
+    assert [m.role for m in found.messages] == ["user", "assistant", "user"]
+    assert sum(drop.why == UNANSWERED for drop in found.drops) == 2

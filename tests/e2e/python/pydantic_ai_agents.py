@@ -82,8 +82,8 @@ async def cancelled(make: Any, api: str) -> Any:
 
 
 def large(number: int) -> Any:
-    """A tool whose description is long."""
-    return pydantic_ai.Tool(lambda: "", name=f"tool_{number}", description=f"Finds what number {number} is for. " * 30)
+    """A tool whose name is long: no step may shorten it."""
+    return pydantic_ai.Tool(lambda: "", name=f"tool_{number}_finds_what_this_number_of_the_ledger_is_for")
 
 
 SMALL = {"x-sim-window": "600", "x-plimsoll-window": "600"}
@@ -99,7 +99,7 @@ for api in MODELS:
         f"{api} schema": partial(ask, api=api, output_type=pydantic_ai.NativeOutput(Mark)),
         f"{api} unauthorised": partial(ask, api=api, headers={"x-sim-status": "401"}),
         f"{api} limited": partial(ask, api=api, headers={"x-sim-status": "429"}),
-        f"{api} unfit": partial(ask, api=api, headers=SMALL, tools=[large(i) for i in range(20)]),
+        f"{api} unfit": partial(ask, api=api, headers=SMALL, tools=[large(i) for i in range(60)]),
         f"{api} agent": partial(ask, api=api, **loop),
         f"{api} agentstream": partial(ask, api=api, streams=True, **loop),
         f"{api} cancelled": partial(cancelled, api=api),
