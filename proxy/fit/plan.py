@@ -213,7 +213,6 @@ def start(prompt: Prompt, ladder: Ladder, facts: Facts) -> Draft:
         texts=prompt.form.texts,
         apart=prompt.form.apart,
         opaque=prompt.costs is Costs.UNPROVABLE,
-        tools=prompt.tools,
         definitions=prompt.definitions,
     )
 

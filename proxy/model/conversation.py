@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from proxy.model.definitions import NO_DEFINITIONS, Definitions
 
 CHAT = "chat"  # the name of the Chat Completions API
-ToolArguments = Mapping[str, tuple[str, ...]]  # the names of the arguments of each tool, by the name of the tool
 NO_ID = ("",)  # what a result answers that names no call: before tools, a result followed its call at once
 
 
@@ -192,11 +191,6 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return replace(self, raw=self.format.without_media(self, edits), why=why) if edits else self
 
 
-def no_tools() -> ToolArguments:
-    """Nothing. For a request that has no tools."""
-    return {}
-
-
 def runs(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """The messages in runs: one with calls and those that directly follow and answer it are one run, others stand
     alone. For the `MessageFormat` of an API in which calls stand in one message."""
@@ -352,8 +346,8 @@ class Prompt(msgspec.Struct, frozen=True):
     `needs` is what a model must be able to do; `pins` further message indices the client pinned. How many answers it
     asks for does not matter: they share the prompt, but each has the window to itself. `api` is the name of its API,
     which decides how its JSON is counted. `managed`: the upstream itself shortens the prompt where it is long, so
-    nothing is cut before it refuses. `placed`: the path of the request names its model. `tools` returns the arguments
-    of its tools, and `definitions` the tools themselves; both are read when somebody asks.
+    nothing is cut before it refuses. `placed`: the path of the request names its model. `definitions`: the tools
+    that it defines, which are read when somebody asks.
     """
 
     model: str
@@ -369,7 +363,6 @@ class Prompt(msgspec.Struct, frozen=True):
     stored: Stored = NOT_STORED
     form: Form = CONVERSATION
     placed: bool = False
-    tools: Callable[[], ToolArguments] = no_tools
     definitions: Definitions = NO_DEFINITIONS
 
     @property

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+ToolArguments = Mapping[str, tuple[str, ...]]  # the names of the arguments of each tool, by the name of the tool
 Place = tuple[str | int, ...]  # where something stands: a field of the request, then keys and places of lists
 
 
@@ -49,6 +50,9 @@ class Definitions(Protocol):
     def read(self) -> tuple[Definition, ...]:
         """Every tool in order; none of JSON that cannot be decoded. Never raises."""
 
+    def arguments(self) -> ToolArguments:
+        """The names of the arguments of each tool that has any. Never raises."""
+
     def chosen(self) -> Collection[str]:
         """The names in the request's tool choice. Never raises."""
 
@@ -73,6 +77,9 @@ class _NoDefinitions:
 
     def read(self) -> tuple[Definition, ...]:
         return ()
+
+    def arguments(self) -> ToolArguments:
+        return {}
 
     def chosen(self) -> Collection[str]:
         return ()

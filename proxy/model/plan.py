@@ -11,7 +11,7 @@ import msgspec
 
 from proxy.model.claims import Claims, Repeat
 from proxy.model.conventions import NO_CONVENTIONS, Conventions
-from proxy.model.conversation import Block, Kind, Message, Prompt, ToolArguments, no_tools
+from proxy.model.conversation import Block, Kind, Message, Prompt
 from proxy.model.definitions import NO_DEFINITIONS, Definitions
 from proxy.model.lenient_json import Json
 from proxy.model.limits import (
@@ -103,7 +103,7 @@ class Draft:
 
     `reply`: the reply limit that will be sent (None: the client set none, and none is added). `ladder_floor`: the
     ladder's floor, for a large window. `least`: the smallest reply limit that the request's own options allow. `pins`:
-    indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `tools`, `definitions`: see
+    indices of the messages that the client pinned, which no step changes. `texts`, `apart`, `definitions`: see
     `Prompt`; the meter counts these definitions. `opaque`: there may be media in the messages. `rounding`: what the
     upstream's own count of the prompt has more than the counts of its parts. `prompt`: what the window is compared
     with, which is the longest message where the messages are `apart`. `repeats`: the stubs of ours that refer to later
@@ -126,7 +126,6 @@ class Draft:
     apart: bool = False
     opaque: bool = False
     rounding: int = 0
-    tools: Callable[[], ToolArguments] = no_tools
     definitions: Definitions = NO_DEFINITIONS
     repeats: tuple[Repeat, ...] = ()
 

@@ -11,18 +11,19 @@ from functools import cached_property
 
 import msgspec
 
-from proxy.model.definitions import Definition, Definitions, Description, Place
-from proxy.model.lenient_json import RAWS, UNREADABLE, Json, mapping, string
+from proxy.model.definitions import Definition, Definitions, Description, Place, ToolArguments
+from proxy.model.lenient_json import RAWS, UNREADABLE, Json, mapping, read, string
 from proxy.wire.body import RAW_LIST
 from proxy.wire.cache_marks import KEY
 
 NAME, TYPE, DESCRIPTION, DEFERRED, LISTED = "name", "type", "description", "defer_loading", "tools"
+PROPERTIES = "properties"
 # Keywords of JSON schemas whose value is a schema, a list of schemas, or schemas by name.
 SCHEMAS = frozenset(
     "items additionalItems additionalProperties unevaluatedItems unevaluatedProperties contains not if then else"
     " propertyNames anyOf oneOf allOf prefixItems".split()
 )
-BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+BY_NAME = frozenset({PROPERTIES, "patternProperties", "$defs", "definitions", "dependentSchemas"})
 DEEPEST = 32  # levels of schemas inside schemas that are read; real ones have less than ten
 MAX_TOOLS = 20_000  # of a request; of more none is read
 Tree = dict[str | int, "Tree | str | None"]  # new texts by the keys that lead to them; None: nothing is to stand there
@@ -56,10 +57,10 @@ class DeclaredTools:
             return ()
         if sum(len(tools) for _, tools in listed if isinstance(tools, list)) > MAX_TOOLS:
             return ()
-        return tuple([found for key, tools in listed for found in self._tools(tools, (key,), False)])
+        return tuple([self._definition(*each) for key, tools in listed for each in self._tools(tools, (key,), False)])
 
-    def _tools(self, tools: Json, place: Place, deferred: bool) -> Iterator[Definition]:
-        """The tools of a list; for a namespace, the tools in it."""
+    def _tools(self, tools: Json, place: Place, deferred: bool) -> Iterator[tuple[Mapping[str, Json], Place, bool]]:
+        """The tools of a list, each with its place and whether it is deferred; for a namespace, the tools in it."""
         for i, tool in enumerate(tools if isinstance(tools, list) else ()):
             if not isinstance(tool, dict):
                 continue
@@ -67,16 +68,37 @@ class DeclaredTools:
             if isinstance(tool.get(LISTED), list) and len(place) == 1:
                 yield from self._tools(tool[LISTED], (*place, i, LISTED), later)
             elif not self.types or tool.get(TYPE) in self.types:
-                yield self._definition(tool, (*place, i), later)
+                yield tool, (*place, i), later
 
     def _definition(self, tool: Mapping[str, Json], place: Place, deferred: bool) -> Definition:
-        around = next((key for key in self.inside if isinstance(tool.get(key), dict)), "")
-        own, at = (mapping(tool[around]), (*place, around)) if around else (tool, place)
+        inside, own = self._own(tool)
+        at = (*place, *inside)
         texts: list[Description] = []
         if isinstance(own.get(DESCRIPTION), str):
             texts.append(Description((*at, DESCRIPTION), own[DESCRIPTION], own=True))
         _add(own.get(self.schema), (*at, self.schema), texts)
         return Definition(place, string(own.get(NAME)), tuple(texts), deferred, tool.get(KEY) is not None)
+
+    def arguments(self) -> ToolArguments:
+        """The names of the arguments of each tool; tools of another shape have none here. See `Definitions`."""
+        return self._arguments
+
+    @cached_property
+    def _arguments(self) -> ToolArguments:
+        """Without descriptions, which are not looked for: of each request whose results are shortened it is read."""
+        found: dict[str, tuple[str, ...]] = {}
+        for key, raw in self.fields.items():
+            for tool, _, _ in self._tools(read(raw), (key,), False):
+                own = self._own(tool)[1]
+                name, names = string(own.get(NAME)), mapping(mapping(own.get(self.schema)).get(PROPERTIES))
+                if name and names:
+                    found[name] = tuple(names)
+        return found
+
+    def _own(self, tool: Mapping[str, Json]) -> tuple[Place, Mapping[str, Json]]:
+        """The object that has a tool's name and schema, and where it stands in the tool."""
+        around = next((key for key in self.inside if isinstance(tool.get(key), dict)), "")
+        return ((around,), mapping(tool[around])) if around else ((), tool)
 
     def chosen(self) -> Collection[str]:
         """The texts in the tool choice; names are among them."""

@@ -9,7 +9,7 @@ from proxy.model.conversation import Costs, Prompt
 
 def test_a_prompt_says_what_belongs_together_in_values_with_a_name() -> None:
     flags = [name for name, kind in get_type_hints(Prompt).items() if kind is bool]
-    assert len(Prompt.__struct_fields__) <= 15 and flags == ["stream", "managed", "placed"]
+    assert len(Prompt.__struct_fields__) <= 14 and flags == ["stream", "managed", "placed"]
 
 
 def test_only_known_costs_leave_nothing_opaque() -> None:

@@ -12,6 +12,7 @@ from proxy.apis.ollama import request as ollama
 from proxy.apis.openai_chat import request as chat
 from proxy.apis.openai_responses import request as responses
 from proxy.model.conversation import Prompt
+from proxy.wire import tool_definitions
 from proxy.wire.tool_definitions import DEEPEST, DeclaredTools, declared
 
 SCHEMA = {
@@ -26,6 +27,7 @@ SCHEMA = {
     },
     "$defs": {"more": {"type": "object", "additionalProperties": {"description": "of others"}}},
 }
+NAMES = ("path", "description", "tags", "more")
 TEXTS = ["of the whole", "of the path", "of an argument of that name", "of one", "of others"]
 FUNCTION = {"name": "read", "description": "Reads.", "parameters": SCHEMA}
 SAID = {"messages": [{"role": "user", "content": "hi"}]}
@@ -132,3 +134,30 @@ def test_what_nests_too_deep_is_left_alone() -> None:
 
 def test_a_body_without_tools_reads_nothing() -> None:
     assert not parsed(chat, SAID).definitions.fields and not parsed(chat, SAID | {"tools": None}).definitions.fields
+
+
+@every_api
+def test_every_api_names_the_arguments_of_its_tools(api: Any, body: dict[str, Any]) -> None:
+    assert parsed(api, body).definitions.arguments() == {"read": NAMES}
+
+
+def test_arguments_are_read_when_somebody_asks_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[bytes] = []
+
+    def read(raw: bytes) -> Any:
+        reads.append(raw)
+        return json.loads(raw)
+
+    monkeypatch.setattr(tool_definitions, "read", read)
+    raw = json.dumps([FUNCTION]).encode()
+    tools = DeclaredTools({"tools": raw}, "parameters")
+    assert not reads
+    assert tools.arguments() == tools.arguments() == {"read": NAMES} and reads == [raw]
+
+
+@pytest.mark.parametrize(
+    "tools",
+    ["7", "{}", "[7]", "[", '[{"type":"web_search"}]', '[{"name":7}]', '[{"name":"a","parameters":{"properties":[]}}]'],
+)
+def test_tools_of_another_shape_have_no_arguments(tools: str) -> None:
+    assert DeclaredTools({"tools": tools.encode()}, "parameters", ("function",)).arguments() == {}

@@ -32,7 +32,6 @@ from proxy.wire.body import (
     without_message_key,
 )
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
-from proxy.wire.tool_arguments import DeclaredArguments
 from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/messages"
@@ -117,7 +116,6 @@ def parse(
         api=API_NAME,
         stored=_stored(fields, b"" if plain else body),
         managed=_is_managed(fields),
-        tools=DeclaredArguments((fields.get("tools", b""),), "input_schema"),
         definitions=declared(fields, ("tools",), "input_schema", types=(None, "custom"), choices=("tool_choice",)),
     )
 

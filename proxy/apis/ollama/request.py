@@ -32,7 +32,6 @@ from proxy.wire.body import (
 from proxy.wire.ollama.options import LIMIT_FIELD, OWN, rendered, reply_limit
 from proxy.wire.ollama.options import without_stream as without_stream
 from proxy.wire.scan import NotUnderstood, reason
-from proxy.wire.tool_arguments import DeclaredArguments
 from proxy.wire.tool_definitions import declared
 
 PATH = "/api/chat"
@@ -91,7 +90,6 @@ def parse(
         pins=frozenset(pins),
         costs=Costs.of(images),
         api=API_NAME,
-        tools=DeclaredArguments((fields.get("tools", b""),), "parameters", "function"),
         definitions=declared(fields, ("tools",), "parameters", ("function",)),
     )
 

@@ -31,7 +31,6 @@ from proxy.wire.body import (
 )
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NotUnderstood, check_count, reason, token_limit
-from proxy.wire.tool_arguments import DeclaredArguments
 from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/chat/completions"
@@ -117,7 +116,6 @@ def parse(
         pins=frozenset(pins),
         costs=Costs.of(opaque),
         stored=BOUND if any(oversized_json.find(searched, mark) >= 0 for mark in BINDING) else NOT_STORED,
-        tools=DeclaredArguments(tuple(fields.get(k, b"") for k in SCHEMAS), "parameters", "function"),
         definitions=declared(fields, SCHEMAS, "parameters", ("function", "custom"), choices=CHOICES),
     )
 

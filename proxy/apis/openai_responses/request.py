@@ -52,7 +52,6 @@ from proxy.wire.body import (
 )
 from proxy.wire.openai.breakpoints import with_breakpoints
 from proxy.wire.scan import NULL, NotUnderstood, reason, token_limit
-from proxy.wire.tool_arguments import DeclaredArguments
 from proxy.wire.tool_definitions import declared
 
 PATH = "/v1/responses"
@@ -133,7 +132,6 @@ def parse(
         ),
         costs=Costs.of(opaque, sealed),
         api=NAME,
-        tools=DeclaredArguments((fields.get("tools", b""),), "parameters"),
         definitions=declared(fields, ("tools",), "parameters", types=("function", "custom"), choices=("tool_choice",)),
     )
 

@@ -290,7 +290,7 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
     repeated with counted costs (`exact`).
     """
     blocks = [_weighed(block) for block in draft.blocks] if exact else draft.blocks
-    asked = sources(blocks, tools=draft.tools) if params.recall else []
+    asked = sources(blocks, tools=draft.definitions.arguments) if params.recall else []
 
     @cache
     def short(place: int) -> Block:

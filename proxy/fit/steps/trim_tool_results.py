@@ -227,7 +227,7 @@ def _trimmed(
             return replace(block, later=made, most=room, least=first, claimed=tuple(claimed.leasts.get(place, ())))
         return made(room)
 
-    asked = sources(draft.blocks, following=True, tools=draft.tools, claimed=claimed.results)
+    asked = sources(draft.blocks, following=True, tools=draft.definitions.arguments, claimed=claimed.results)
     blocks = [trimmed(*each) for each in zip(range(len(rooms)), draft.blocks, asked, rooms, strict=True)]
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 

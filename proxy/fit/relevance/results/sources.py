@@ -15,7 +15,8 @@ from proxy.fit.relevance.text.query import LONG_NUMBER, ResultQuery
 from proxy.fit.relevance.text.question import content_words, ends
 from proxy.fit.relevance.text.words import unescaped
 from proxy.model.claims import ResultClaim
-from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind, ToolArguments, no_tools
+from proxy.model.conversation import TEXTS, Block, Kind, Message, Part, PartKind
+from proxy.model.definitions import NO_DEFINITIONS, ToolArguments
 from proxy.model.lenient_json import Json
 
 FOLLOW_UP = 1  # content words of a user message at most, from which it is a follow-up of the one before
@@ -62,13 +63,13 @@ class UserMessage:
 class Source:
     """The messages from which the query for a block's results is taken: the user message before the block, the messages
     with the calls, and the user message that directly follows the round. `claimed`: what of its results must stay, by
-    the id of the call. `tools`: see `Prompt`."""
+    the id of the call. `tools`: see `Definitions.arguments`."""
 
     calls: tuple[Message, ...]
     user: UserMessage | None = None
     following: UserMessage | None = None
     claimed: Mapping[str, ResultClaim] = field(default_factory=dict)
-    tools: Callable[[], ToolArguments] = no_tools
+    tools: Callable[[], ToolArguments] = NO_DEFINITIONS.arguments
 
     @cached_property
     def mark(self) -> int:
@@ -129,12 +130,12 @@ def sources(
     blocks: Sequence[Block],
     *,
     following: bool = False,
-    tools: Callable[[], ToolArguments] = no_tools,
+    tools: Callable[[], ToolArguments] = NO_DEFINITIONS.arguments,
     claimed: Mapping[str, ResultClaim] = NONE,
 ) -> list[Source | None]:
     """The source of each block with results, None for the others. With `following` the user message directly after a
-    round is included: a result is then shortened differently once, when that message arrives. `tools`: see `Prompt`.
-    `claimed`: what must stay of results, by the id of the call."""
+    round is included: a result is then shortened differently once, when that message arrives. `tools`: see
+    `Definitions.arguments`. `claimed`: what must stay of results, by the id of the call."""
     found: list[Source | None] = []
     user = None
     for place, block in enumerate(blocks):
