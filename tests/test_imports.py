@@ -44,6 +44,7 @@ NOT_YET: Mapping[str, frozenset[str]] = {}
 LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "httpx": ("proxy.upstreams.upstream",),
     "redis": ("proxy.cache.redis",),
+    "prometheus_client": ("proxy.observe.metrics.text_formats",),
     "starlette": ("proxy.app",),
     "tiktoken": ("proxy.tokens.encodings",),
     "tokenizers": ("proxy.tokens.encodings",),

@@ -1,23 +1,22 @@
-"""Writes metrics in Prometheus' text format and in OpenMetrics 1.0.
-
-https://prometheus.io/docs/instrumenting/exposition_formats/ and https://prometheus.io/docs/specs/om/open_metrics_spec/.
-prometheus-client makes an object of each sample and takes ten times as long (measured: 7,700 samples, 89 ms of CPU for
-OpenMetrics with it and 8 ms here).
-"""
+"""Writes metrics in Prometheus' text format and in OpenMetrics. Only this module uses prometheus-client."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import NamedTuple
 
-from proxy.observe.metrics.buffers import Exemplar, Labels
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import Exemplar
+from prometheus_client.core import Metric as MetricFamily
+from prometheus_client.openmetrics import exposition as openmetrics_format
+from prometheus_client.registry import Collector
+
+from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.worker_values import Cells, Exemplars, Mode
 
 TEXT = b"text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
-NO_MARKS: Mapping[int, Exemplar] = {}
+OPENMETRICS = openmetrics_format.CONTENT_TYPE_LATEST.encode()
 
 
 class Row(NamedTuple):
@@ -40,61 +39,47 @@ Family = tuple[Row, Cells, Exemplars]  # a metric with its values
 
 def exposition(families: Iterable[Family], openmetrics: bool) -> bytes:
     """All metrics in OpenMetrics or in Prometheus' text format, which has no exemplars."""
-    lines: list[str] = []
-    for row, cells, exemplars in families:
-        lines += _head(row, openmetrics)
-        lines += _histogram(row, cells, exemplars if openmetrics else {}) if row.bounds else _numbers(row, cells)
-    return "".join([*lines, "# EOF\n"] if openmetrics else lines).encode()
+    registry = CollectorRegistry()
+    registry.register(_Values(families))
+    return openmetrics_format.generate_latest(registry) if openmetrics else generate_latest(registry)  # type: ignore[no-untyped-call]
 
 
-def _head(row: Row, openmetrics: bool) -> tuple[str, str]:
-    name = row.name.removesuffix("_total") if openmetrics and row.kind == "counter" else row.name
-    return f"# HELP {name} {_escaped(row.help, openmetrics)}\n", f"# TYPE {name} {row.kind}\n"
+class _Values(Collector):
+    """Metrics for one scrape."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[MetricFamily]:
+        """The metrics with their samples. One without labels always has a sample."""
+        for row, cells, exemplars in self._families:
+            if not row.labels and not cells:
+                cells = {(): [0.0] * (len(row.bounds) + 2 if row.bounds else 1)}
+            yield _histogram(row, cells, exemplars) if row.bounds else _numbers(row, cells)
 
 
-def _numbers(row: Row, cells: Cells) -> Iterator[str]:
-    """The samples of a counter or a gauge. One without labels always has a sample."""
-    if not row.labels:
-        (value,) = cells.get((), (0.0,))
-        yield f"{row.name} {_number(value)}\n"
-        return
-    for values, (value,) in cells.items():
-        yield f"{row.name}{{{_labels(row.labels, values)}}} {_number(value)}\n"
+def _numbers(row: Row, cells: Cells) -> MetricFamily:
+    made = MetricFamily(row.name.removesuffix("_total") if row.kind == "counter" else row.name, row.help, row.kind)
+    for values, (number,) in cells.items():
+        made.add_sample(row.name, _labelled(row, values), number)
+    return made
 
 
-def _histogram(row: Row, cells: Cells, exemplars: Exemplars) -> Iterator[str]:
-    """The samples of a histogram. That of values that may be negative has no sum: Prometheus reads it as a counter."""
-    ends = [f'le="{bound}"}} ' for bound in (*row.bounds, "+Inf")]
-    has_sum = row.bounds[0] >= 0
-    for values, cell in cells.items() if row.labels or cells else [((), [0.0] * (len(ends) + 1))]:
-        labels, marks = _labels(row.labels, values), exemplars.get(values, NO_MARKS)
-        start, count = f"{row.name}_bucket{{{labels}," if labels else f"{row.name}_bucket{{", 0.0
-        for place, count in enumerate(accumulate(cell[:-1])):
-            yield f"{start}{ends[place]}{_number(count)}{_exemplar(marks[place]) if place in marks else ''}\n"
-        shown = f"{{{labels}}}" if labels else ""
-        yield f"{row.name}_count{shown} {_number(count)}\n"
-        if has_sum:
-            yield f"{row.name}_sum{shown} {_number(cell[-1])}\n"
+def _histogram(row: Row, cells: Cells, exemplars: Exemplars) -> MetricFamily:
+    """That of values that may be negative has no sum: Prometheus reads it as a counter."""
+    made = MetricFamily(row.name, row.help, row.kind)
+    bounds = (*map(str, row.bounds), "+Inf")
+    for values, cell in cells.items():
+        labels, counts = _labelled(row, values), tuple(accumulate(cell[:-1]))
+        marks = exemplars.get(values, {})
+        for place, (bound, count) in enumerate(zip(bounds, counts, strict=True)):
+            shown = None if place not in marks else Exemplar({"trace_id": marks[place][0]}, marks[place][1])
+            made.add_sample(f"{row.name}_bucket", {**labels, "le": bound}, count, exemplar=shown)
+        made.add_sample(f"{row.name}_count", labels, counts[-1])
+        if row.bounds[0] >= 0:
+            made.add_sample(f"{row.name}_sum", labels, cell[-1])
+    return made
 
 
-def _exemplar(mark: Exemplar) -> str:
-    trace_id, value = mark
-    return f' # {{trace_id="{_escaped(trace_id, True)}"}} {_number(value)}'
-
-
-def _labels(names: Labels, values: Labels) -> str:
-    pairs = sorted(zip(names, values, strict=True))
-    text = ",".join([f'{name}="{value}"' for name, value in pairs])
-    if text.count('"') == 2 * len(names) and "\\" not in text and "\n" not in text:
-        return text
-    return ",".join([f'{name}="{_escaped(value, True)}"' for name, value in pairs])
-
-
-def _escaped(text: str, quotes: bool) -> str:
-    text = text.replace("\\", "\\\\").replace("\n", "\\n")
-    return text.replace('"', '\\"') if quotes else text
-
-
-def _number(value: float) -> str:
-    value = float(value)
-    return repr(value) if math.isfinite(value) else {math.inf: "+Inf", -math.inf: "-Inf"}.get(value, "NaN")
+def _labelled(row: Row, values: Labels) -> dict[str, str]:
+    return dict(zip(row.labels, values, strict=True))

@@ -72,7 +72,7 @@ def test_a_histogram_of_values_that_may_be_negative_has_no_sum() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0.0"), (1e14, "100000000000000.0"), (1e16, "1e+16"), (0.1, "0.1"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
+    [(0.0, "0.0"), (1e14, "1e+14"), (1e16, "1e+16"), (0.1, "0.1"), (math.inf, "+Inf"), (-math.inf, "-Inf")],
 )
 def test_numbers_are_written_as_go_reads_them(value: float, text: str) -> None:
     assert f"level {text}\n".encode() in exposition([(GAUGE, {(): [value]}, {})], True)
