@@ -44,11 +44,11 @@ from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.body_callers import BodyCallers
 from proxy.request.callers import Callers, make_callers
-from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
 from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
+from proxy.request.left_to_agents import Agents
 from proxy.request.models import ModelsList
 from proxy.request.observers import Observer, OnPage, Outcomes, Recording
 from proxy.request.planning import PlanBuilder

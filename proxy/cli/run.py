@@ -27,10 +27,12 @@ from urllib.parse import urlsplit
 
 from proxy.cli import admin_client
 from proxy.config.clients import ApiRow, Clients, filled, variables_for
-from proxy.config.settings import SETTINGS, Settings
+from proxy.config.settings import PREFIX, SETTINGS, Settings
+from proxy.config.shown import without_credentials
 from proxy.errors import ConfigError
 
 LOCAL = "127.0.0.1"
+UPSTREAM = "PLIMSOLL_UPSTREAM"
 START_TIMEOUT_S = 60.0  # a first start on a slow machine reads its modules from disk
 POLL_S = 0.02
 STOP_S = 10.0
@@ -68,7 +70,7 @@ def run(command: Sequence[str], settings: Settings, clients: Clients, given: Map
         environ = {**_without_settings(os.environ), **variables_for(client, apis, urls)}
         arguments = [program, *(filled(text, urls) for text in client.arguments), *command[1:]]
         for one in running:
-            _say(f"{', '.join(one.apis)} through {one.url} to {one.upstream}; the page: {one.admin}")
+            _say(f"{', '.join(one.apis)} through {one.url} to {without_credentials(one.upstream)}; page: {one.admin}")
         code = _run(arguments, environ)
         print("\n".join(f"plimsoll: {line}" for line in map(summary, running)), file=sys.stderr, flush=True)
         if page:
@@ -77,13 +79,13 @@ def run(command: Sequence[str], settings: Settings, clients: Clients, given: Map
 
 
 def _without_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the program: without the keys that only a proxy needs."""
-    return {name: value for name, value in environ.items() if name != "PLIMSOLL_API_KEY"}
+    """The environment for the program: without settings of the proxy, some of which are keys."""
+    return {name: value for name, value in environ.items() if not name.startswith(PREFIX)}
 
 
 def _proxies(apis: Sequence[ApiRow], settings: Settings, given: Mapping[str, str]) -> Iterator[_Proxy]:
     """A proxy for each upstream. An upstream that the settings name serves all APIs."""
-    named = {**os.environ, **given}.get("PLIMSOLL_UPSTREAM")
+    named = {**os.environ, **given}.get(UPSTREAM)
     upstreams: dict[str, list[str]] = {}
     for api in apis:
         url = settings.upstream if named else api.named_by(os.environ) or api.upstream
@@ -103,7 +105,8 @@ class _Proxy:
     def __enter__(self) -> _Proxy:
         own = {setting.name for setting in SETTINGS if setting.field in GIVEN}
         environ = {name: value for name, value in {**os.environ, **self._given}.items() if name not in own}
-        arguments = ["--host", LOCAL, "--port", "0", "--admin-port", "0", "--upstream", self._upstream, "--log", "json"]
+        environ[UPSTREAM] = self._upstream  # which may have a password, and arguments are shown to all users
+        arguments = ["--host", LOCAL, "--port", "0", "--admin-port", "0", "--log", "json"]
         with self._log.open("wb") as written:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "proxy.cli", "serve", *arguments],

@@ -16,8 +16,8 @@ from proxy.model.outcome import Refusal
 from proxy.model.plan import Draft, Facts, Ladder
 from proxy.request.bugs import report_bug
 from proxy.request.compaction_requests import CompactionRequests
-from proxy.request.compactions import Agents
 from proxy.request.facts import Knowledge
+from proxy.request.left_to_agents import Agents
 from proxy.request.planning import PlanBuilder
 from proxy.request.stages import Descent, Planned, Record, Scanned
 from proxy.request.work import HEAVY_BYTES, Pool

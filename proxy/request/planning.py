@@ -18,8 +18,8 @@ from proxy.model.conversation import Prompt
 from proxy.model.lenient_json import Json
 from proxy.model.plan import Facts, Ladder, Plan, Want
 from proxy.request.compaction_requests import as_asked
-from proxy.request.compactions import is_compaction
 from proxy.request.facts import Knowledge
+from proxy.request.left_to_agents import is_compaction
 from proxy.request.sent_prefixes import LEAST_TOKENS, Prefixes, prefixes_of_draft
 from proxy.request.stages import Descent, Planned, Received, Record, Scanned
 from proxy.request.totals import SharedCounts, marks_of, pending

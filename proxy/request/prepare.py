@@ -25,12 +25,12 @@ from proxy.model.plan import Ladder, Mode
 from proxy.model.terms import OnFull
 from proxy.request.bugs import report_bug
 from proxy.request.compaction_requests import CompactionRequests
-from proxy.request.compactions import Agents
 from proxy.request.context_edits import ContextEditor
 from proxy.request.descents import Descents, check_too_long, refused
 from proxy.request.facts import MOST_MODELS, Knowledge
 from proxy.request.fits import SERVED, SMALLEST_LOADED, is_below, is_tiny, load_of, proves
 from proxy.request.later import Later
+from proxy.request.left_to_agents import Agents
 from proxy.request.planning import PlanBuilder
 from proxy.request.refusal_detection import NEAR_LOAD
 from proxy.request.scanning import BodyScanner

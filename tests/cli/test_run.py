@@ -24,7 +24,8 @@ said = [{"role": "user", "content": "How is the tide today? " * 40}] * 120
 body = json.dumps({"model": "gpt-4", "max_tokens": 3000, "messages": said}).encode()
 request = urllib.request.Request(base + "/chat/completions", body, {"content-type": "application/json"})
 usage = json.loads(urllib.request.urlopen(request).read())["usage"]
-print(json.dumps({"base": base, "prompt": usage["prompt_tokens"], "secret": os.environ.get("PLIMSOLL_API_KEY")}))
+ours = [name for name in os.environ if name.startswith("PLIMSOLL_")]
+print(json.dumps({"base": base, "prompt": usage["prompt_tokens"], "ours": ours}))
 sys.exit(7)
 """
 
@@ -59,10 +60,19 @@ def ended(port: str) -> bool:
 
 
 def test_a_program_is_served_and_its_exit_code_returned_with_a_line_of_what_was_done(upstream: str) -> None:
-    done = run("--upstream", upstream, "--", sys.executable, "-c", ASK, PLIMSOLL_API_KEY="sk-operator")
+    done = run(
+        "--upstream",
+        upstream,
+        "--",
+        sys.executable,
+        "-c",
+        ASK,
+        PLIMSOLL_API_KEY="sk-operator",
+        PLIMSOLL_SECRET="s" * 32,
+    )
     assert done.returncode == 7, done.stderr
     said = json.loads(done.stdout)
-    assert said["prompt"] <= 8192 - 3000 and said["secret"] is None, "the program is not given the operator's key"
+    assert said["prompt"] <= 8192 - 3000 and said["ours"] == [], "the program is not given the operator's key"
     assert re.search(r"openai, anthropic: 1 request, 1 cut, 0 healed, [\d,]+ of [\d,]+ tokens saved", done.stderr)
     port = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/v1", said["base"])
     assert port is not None and ended(port[1])
@@ -73,6 +83,11 @@ def test_the_upstream_is_what_the_programs_own_variable_names(upstream: str) -> 
     assert done.returncode == 7, done.stderr
     assert f"to {upstream};" in done.stderr and "anthropic through" in done.stderr
     assert json.loads(done.stdout)["base"] != upstream
+
+
+def test_a_password_in_the_upstreams_url_is_refused_and_not_told(upstream: str) -> None:
+    done = run("--", sys.executable, "-c", "pass", OPENAI_BASE_URL=upstream.replace("//", "//ann:hunter22@"))
+    assert done.returncode == 2 and "hunter22" not in done.stdout + done.stderr
 
 
 def test_signals_reach_the_program_and_what_ended_it_is_the_exit_code(upstream: str, tmp_path: Path) -> None:

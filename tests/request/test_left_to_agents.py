@@ -13,7 +13,7 @@ from proxy.model.bounded import Bounded
 from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.model.terms import USUAL, OnFull, Terms
-from proxy.request.compactions import Agents, is_compaction
+from proxy.request.left_to_agents import Agents, is_compaction
 from proxy.request.stages import Descent, Planned, Received, Scanned
 from proxy.wire.headers import Header
 from tests.makers import facts, ladder
