@@ -28,7 +28,6 @@ from urllib.parse import urlsplit
 from proxy.cli import admin_client
 from proxy.config.clients import ApiRow, Clients, filled, variables_for
 from proxy.config.settings import PREFIX, SETTINGS, Settings
-from proxy.config.shown import without_credentials
 from proxy.errors import ConfigError
 
 LOCAL = "127.0.0.1"
@@ -70,7 +69,7 @@ def run(command: Sequence[str], settings: Settings, clients: Clients, given: Map
         environ = {**_without_settings(os.environ), **variables_for(client, apis, urls)}
         arguments = [program, *(filled(text, urls) for text in client.arguments), *command[1:]]
         for one in running:
-            _say(f"{', '.join(one.apis)} through {one.url} to {without_credentials(one.upstream)}; page: {one.admin}")
+            _say(f"{', '.join(one.apis)} through {one.url} to {one.upstream}; page: {one.admin}")
         code = _run(arguments, environ)
         print("\n".join(f"plimsoll: {line}" for line in map(summary, running)), file=sys.stderr, flush=True)
         if page:
@@ -105,7 +104,7 @@ class _Proxy:
     def __enter__(self) -> _Proxy:
         own = {setting.name for setting in SETTINGS if setting.field in GIVEN}
         environ = {name: value for name, value in {**os.environ, **self._given}.items() if name not in own}
-        environ[UPSTREAM] = self._upstream  # which may have a password, and arguments are shown to all users
+        environ[UPSTREAM] = self._upstream
         arguments = ["--host", LOCAL, "--port", "0", "--admin-port", "0", "--log", "json"]
         with self._log.open("wb") as written:
             self._process = subprocess.Popen(
