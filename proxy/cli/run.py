@@ -195,8 +195,8 @@ def summary(one: Running) -> str:
 
 def _stay(running: Sequence[Running]) -> None:
     pages = ", ".join(one.admin for one in running)
-    _say(f"the page stays open at {pages} (Ctrl-C to stop)")
     try:
+        _say(f"the page stays open at {pages} (Ctrl-C to stop)")
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:

@@ -106,20 +106,19 @@ def test_signals_reach_the_program_and_what_ended_it_is_the_exit_code(upstream: 
 
 
 def test_with_page_the_proxy_stays_until_ctrl_c(upstream: str) -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command("--page", "--upstream", upstream, "--", sys.executable, "-c", "pass"),
         env=environment(),
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    assert process.stderr is not None
-    line = next(line for line in process.stderr if "stays open" in line)
-    port = re.search(r":(\d+)/", line)
-    assert port is not None and not ended(port[1])
-    process.send_signal(signal.SIGINT)
-    assert process.wait(LIMIT_S) == 0 and ended(port[1])
-    process.stderr.close()
+    ) as process:
+        assert process.stderr is not None
+        line = next(line for line in process.stderr if "stays open" in line)
+        port = re.search(r":(\d+)/", line)
+        assert port is not None and not ended(port[1])
+        process.send_signal(signal.SIGINT)
+        assert process.wait(LIMIT_S) == 0 and ended(port[1])
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,13 @@ def renderer(kind: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    atexit.register(process.kill)
+    atexit.register(_end, process)
     return process
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    with process:
+        process.kill()
 
 
 def answer(kind: str, request: Mapping[str, Any] | None) -> str:

@@ -22,7 +22,7 @@ from tests.makers import words
 from tests.tokens.remembering import Remembering
 
 LADDERS = {name: ladder for name, ladder in load_rules(None).ladders.items() if ladder.steps}
-FEW, MANY = 12, 96
+FEW, MANY = 48, 192  # both are too long for the window
 ASKED = {"role": "user", "content": "Which tide?"}
 
 
@@ -78,4 +78,4 @@ def test_each_message_is_decoded_as_often_in_a_large_round_as_in_a_small_one(
     monkeypatch: pytest.MonkeyPatch, api: Api, make: Callable[[int, str], dict[str, Any]], name: str, ladder: str
 ) -> None:
     few, many = (decoded(monkeypatch, api, make(count, name), ladder) for count in (FEW, MANY))
-    assert few > 0 and many <= 2 * few + 4
+    assert few > 0 and many <= 1.5 * few + 1

@@ -23,9 +23,9 @@ QUESTION = "What was discussed in all hands meetings?"
 MODEL = "gpt-4o"
 
 
-def meetings(tokens: int) -> str:
-    """A result of 23 meetings with their metadata, of so many tokens."""
-    metadata = {"freshness": {"latest": "2025-10-30", "days": 4}, "sources": {"meetings": 23}, "confidence": "high"}
+def meetings(tokens: int, year: int = 2025) -> str:
+    """A result of a year's 23 meetings with their metadata, of so many tokens."""
+    metadata = {"freshness": {"latest": f"{year}-10-30", "days": 4}, "sources": {"meetings": 23}, "confidence": "high"}
     content = text((tokens - 23 * 12) // 23, MODEL)
     rows = [{"meeting_title": f"All hands {i}", "content": f"{i}{content}"} for i in range(23)]
     return json.dumps({"status": "success", "results": rows, "metadata": metadata})
@@ -49,28 +49,28 @@ def counted(said: str) -> int:
 
 def test_a_result_of_50_000_tokens_comes_out_at_about_2_000_with_count_and_metadata() -> None:
     """The oldest first, and no further than the window asks for: the newest keep more than the seed's 2,000 tokens."""
-    large = meetings(50_000)
-    assert 49_000 < counted(large) < 51_000
-    found = planned(run(*[large] * 8), shipped("default"), model=MODEL, window=131_072, max_tokens=4000)
+    large = [meetings(50_000, 2018 + i) for i in range(8)]
+    assert all(49_000 < counted(one) < 51_000 for one in large)
+    found = planned(run(*large), shipped("default"), model=MODEL, window=131_072, max_tokens=4000)
     oldest, second, *_, newest = results(found)
     assert 10_000 < counted(newest) < 20_000  # what is to be read now gets more
     assert all(1500 < counted(one) <= 2000 for one in (oldest, second))
-    for told in (expanded(json.loads(one)) for one in results(found)):
-        assert told["status"] == "success" and told["metadata"] == json.loads(large)["metadata"]
+    for whole, told in zip(large, (expanded(json.loads(one)) for one in results(found)), strict=True):
+        assert told["status"] == "success" and told["metadata"] == json.loads(whole)["metadata"]
         assert told["result_count"] == 23 and "23 total results" in told["note"]
         assert 2 <= len(told["results"]) < 23 and "All hands" in told["results"][0]["meeting_title"]
     assert_fits(found)
 
 
 def test_the_agent_ladder_keeps_a_preview_of_two_within_5_000_characters() -> None:
-    large = meetings(50_000)
-    found = planned(run(*[large] * 8), shipped("agent"), model=MODEL, window=131_072, max_tokens=4000)
-    for short in results(found)[:2]:
+    large = [meetings(50_000, 2018 + i) for i in range(8)]
+    found = planned(run(*large), shipped("agent"), model=MODEL, window=131_072, max_tokens=4000)
+    for whole, short in zip(large, results(found)[:2], strict=False):
         told = json.loads(short)
         assert len(short) <= 5000 and counted(short) <= 2000
         assert told["result_count"] == 23 and told["note"].startswith("[Truncated") and "23 total" in told["note"]
         assert len(told["results"]) == 2
-        assert told["metadata"] == json.loads(large)["metadata"]
+        assert told["metadata"] == json.loads(whole)["metadata"]
         assert len(told["results"][0]["content"]) <= 501  # the seed's 500 characters, and a mark
     assert_fits(found)
 
@@ -128,7 +128,7 @@ def test_25_messages_are_not_too_many() -> None:
 @pytest.mark.parametrize("ladder", ["default", "agent", "lossless"])
 @pytest.mark.parametrize("model", [MODEL, "mistral-large-latest"])
 def test_160_907_tokens_fit_131_072(model: str, ladder: str) -> None:
-    told = run(*[meetings(25_000)] * 6)
+    told = run(*(meetings(25_000, 2020 + i) for i in range(6)))
     exact = planned(told, replace(shipped(ladder), steps=()), model=MODEL, window=131_072).before.prompt
     told.append(assistant(text(160_907 - exact - 4, MODEL)))
     found = planned(told, shipped(ladder), model=model, window=131_072)

@@ -49,7 +49,9 @@ def test_a_plain_answer() -> None:
     got = asked(text="Fine, thanks.")
     assert got.status == 200 and got.json["content"] == [{"type": "text", "text": "Fine, thanks."}]
     assert (got.json["stop_reason"], got.json["usage"]["output_tokens"]) == ("end_turn", 2)
-    assert response.complete_usage(got.body) == Usage(got.json["usage"]["input_tokens"], 2, 0, written=0)
+    assert response.complete_usage(got.body) == Usage(
+        got.json["usage"]["input_tokens"], 2, 0, written=0, model=got.json["model"]
+    )
 
 
 def test_a_stream_has_the_events_of_the_real_one() -> None:
