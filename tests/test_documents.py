@@ -23,6 +23,9 @@ LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 CODE = re.compile(r"`([^`]+)`")
 README, DEPLOY, RULES = "README.md", "deploy/README.md", "rules/README.md"
+PAGES = "deploy/docs"
+SETTINGS_PAGE, METRICS_PAGE, LOGS_PAGE = f"{PAGES}/settings.md", f"{PAGES}/metrics.md", f"{PAGES}/logs.md"
+TEN_MINUTES = 2_200  # words
 ELSEWHERE = {"PLIMSOLL_ADMIN_URL"}  # of commands, not of serving
 
 
@@ -47,15 +50,17 @@ def anchors(document: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def rows(document: str, heading: str) -> Iterator[list[str]]:
-    """The cells of the tables' rows under a heading of the second level."""
-    section = text_of(document).partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+def rows(document: str, heading: str | None = None) -> Iterator[list[str]]:
+    """The cells of the tables' rows under a heading of the second level, or of the whole document."""
+    section = text_of(document)
+    if heading is not None:
+        section = section.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     for line in section.splitlines():
         if line.startswith("| `"):
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def table(document: str, heading: str) -> Mapping[str, list[str]]:
+def table(document: str, heading: str | None = None) -> Mapping[str, list[str]]:
     """Those rows by the one name in their first cell; no name has two."""
     found = [(CODE.findall(cells[0])[0], cells[1:]) for cells in rows(document, heading)]
     assert len({name for name, _ in found}) == len(found)
@@ -74,18 +79,35 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(document: str) -> Non
             assert parts.fragment in anchors(str(target.resolve().relative_to(ROOT))), link
 
 
+def linked_from(document: str) -> set[str]:
+    return {urlsplit(link).path for link in LINK.findall(prose_of(document))}
+
+
+def pages() -> list[str]:
+    return [document for document in documents() if document.startswith(f"{PAGES}/")]
+
+
 def test_the_readme_links_to_every_other_document() -> None:
-    linked = {urlsplit(link).path for link in LINK.findall(prose_of(README))}
-    assert linked >= set(documents()) - {README}
+    assert linked_from(README) >= set(documents()) - {README} - set(pages())
+
+
+def test_the_index_of_operators_links_to_each_page_and_has_no_other_text() -> None:
+    assert linked_from(DEPLOY) == {page.removeprefix("deploy/") for page in pages()}
+    assert len(text_of(DEPLOY).split()) < 400
+
+
+@pytest.mark.parametrize("page", pages())
+def test_each_page_for_operators_is_read_in_ten_minutes(page: str) -> None:
+    assert len(text_of(page).split()) <= TEN_MINUTES
 
 
 def test_every_setting_is_in_the_table_with_its_default() -> None:
-    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(DEPLOY, "Settings").items()}
+    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(SETTINGS_PAGE).items()}
     assert defaults == {setting.name: setting.default for setting in SETTINGS}
 
 
 def test_every_variable_of_traces_is_in_the_table_with_its_default() -> None:
-    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(DEPLOY, "Traces").items()}
+    defaults = {name: "".join(CODE.findall(cells[0])) for name, cells in table(LOGS_PAGE, "Traces").items()}
     assert defaults == {variable.name: variable.default for variable in VARIABLES}
 
 
@@ -107,13 +129,13 @@ def test_every_metric_is_in_the_table() -> None:
     named: set[str] = set()
     for path in (ROOT / "proxy").rglob("*.py"):
         named |= set(re.findall(r'"(plimsoll_[a-z_]+)"', path.read_text("utf-8")))
-    assert table(DEPLOY, "Metrics").keys() == named
+    assert table(METRICS_PAGE).keys() == named
 
 
 def test_no_document_names_a_metric_that_there_is_not() -> None:
     for document in set(documents()) - {"CHANGELOG.md"}:
         named = set(re.findall(r"\bplimsoll_[a-z_]+", text_of(document)))
-        assert named <= table(DEPLOY, "Metrics").keys(), document
+        assert named <= table(METRICS_PAGE).keys(), document
 
 
 def test_every_step_is_in_the_table_with_its_parameters_and_their_defaults() -> None:

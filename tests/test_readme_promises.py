@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-README, DEPLOY, RULES = "README.md", "deploy/README.md", "rules/README.md"
+README, DEPLOY, RULES = "README.md", "deploy/docs", "rules/README.md"
 
-# A document, a sentence of it, and the test that fails if the sentence is not true.
+# A document or a folder of documents, a sentence of it, and the test that fails if the sentence is not true.
 PROMISES = (
     (
         RULES,
@@ -177,7 +177,7 @@ PROMISES = (
     (
         DEPLOY,
         "[Each alert](#alerts) has a section below",
-        "deploy/test_alerts.py::test_the_readme_has_a_section_for_each_alert_in_their_order",
+        "deploy/test_alerts.py::test_the_page_has_a_section_for_each_alert_in_their_order",
     ),
     (
         DEPLOY,
@@ -204,7 +204,9 @@ PROMISES = (
 
 @cache
 def text_of(document: str) -> str:
-    return " ".join((ROOT / document).read_text("utf-8").split())
+    path = ROOT / document
+    files = sorted(path.glob("*.md")) if path.is_dir() else [path]
+    return " ".join(" ".join(file.read_text("utf-8") for file in files).split())
 
 
 @pytest.mark.parametrize(("document", "sentence", "test"), PROMISES)

@@ -1,4 +1,4 @@
-"""The alerts: each fires and does not fire where it should, says what is wrong, and has its section in the README."""
+"""The alerts: each fires and does not fire where it should, says what is wrong, and has its section on the page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.deploy.renders import CHART, ROOT, missing
 
 FOUND: dict[str, Any] = {rule["alert"]: rule for rule in prometheus_rule.rules() if "alert" in rule}
 CASES = Path(__file__).with_name("alerts.yaml")
-README = (ROOT / "deploy" / "README.md").read_text()
+PAGE = (ROOT / "deploy" / "docs" / "alerts.md").read_text()
 
 
 def promtool(*arguments: str) -> None:
@@ -49,12 +49,12 @@ def test_each_alert_has_a_severity_a_summary_and_a_runbook(alert: str) -> None:
     assert rule["labels"].keys() == {"severity"} and rule["labels"]["severity"] in ("critical", "warning", "info")
     assert rule["annotations"] == {
         "summary": rule["annotations"]["summary"],
-        "runbook": f"deploy/README.md#{alert.lower()}",
+        "runbook": f"deploy/docs/alerts.md#{alert.lower()}",
     }
 
 
-def test_the_readme_has_a_section_for_each_alert_in_their_order() -> None:
-    section = README.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+def test_the_page_has_a_section_for_each_alert_in_their_order() -> None:
+    section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
     told = re.findall(r"^### (\w+)\n\n(\w+)\. ", section, re.MULTILINE)
     assert told == [(alert, rule["labels"]["severity"].capitalize()) for alert, rule in FOUND.items()]
 

@@ -159,8 +159,8 @@ def test_a_workload_without_the_label_is_left_alone(tmp_path: Path) -> None:
     assert overlay(tmp_path, before, "sidecar", "sidecar/anthropic") == [before]
 
 
-def test_the_example_of_the_readme_renders(tmp_path: Path) -> None:
-    section = (KUSTOMIZE.parent / "README.md").read_text().partition("\n## As a sidecar\n")[2]
+def test_the_example_of_the_documents_renders(tmp_path: Path) -> None:
+    section = (DEPLOY / "docs" / "kubernetes.md").read_text().partition("\n## As a sidecar\n")[2]
     shutil.copytree(KUSTOMIZE, tmp_path / "plimsoll" / "deploy" / "kustomize")
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "kustomization.yaml").write_text(section.split("```\n")[1])

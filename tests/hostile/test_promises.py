@@ -12,7 +12,8 @@ from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "deploy/README.md", "rules/README.md", "proxy/README.md")
+PAGES = sorted(path.name for path in (ROOT / "deploy" / "docs").glob("*.md"))
+DOCUMENTS = ("README.md", "rules/README.md", "proxy/README.md", *(f"deploy/docs/{name}" for name in PAGES))
 # What was written there and was not true as written.
 UNTRUE = ("No request fails for its length", "the least that helps", "last question always stay", "every header,")
 WORDS = "tide crane cargo pilot ballast harbour ledger rope "

@@ -1,4 +1,4 @@
-"""The lines of a recording: one for each request. deploy/README.md describes their fields.
+"""The lines of a recording: one for each request. deploy/docs/recording.md describes their fields.
 
 `figures` makes a line without its body: it has no content and no key.
 """
