@@ -92,7 +92,7 @@ def test_the_readme_links_to_every_other_document() -> None:
 
 
 def test_the_index_of_operators_links_to_each_page_and_has_no_other_text() -> None:
-    assert linked_from(DEPLOY) == {page.removeprefix("deploy/") for page in pages()}
+    assert linked_from(DEPLOY) == {page.removeprefix("deploy/") for page in pages()} | {"examples/README.md"}
     assert len(text_of(DEPLOY).split()) < 400
 
 

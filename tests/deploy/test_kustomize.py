@@ -178,7 +178,7 @@ def kustomizations() -> list[Path]:
 @pytest.mark.parametrize("file", kustomizations(), ids=str)
 def test_a_misspelt_field_of_a_kustomization_is_refused(file: Path, tmp_path: Path) -> None:
     written = yaml.safe_load((DEPLOY / file).read_text())
-    for folder in ("grafana", "kustomize"):
+    for folder in ("examples", "grafana", "kustomize"):
         shutil.copytree(DEPLOY / folder, tmp_path / folder)
     used = overlay_with(file.parent)
     for name in written.keys() - {"apiVersion", "kind"}:
