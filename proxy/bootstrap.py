@@ -14,7 +14,7 @@ from pathlib import Path
 from proxy import __version__
 from proxy.apis import error_body
 from proxy.app import create_admin, create_app, is_shut
-from proxy.config.doubts import doubts
+from proxy.config.doubts import check_upstreams, doubts
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
 from proxy.config.settings import Settings
@@ -62,6 +62,7 @@ def start(
     settings again, with their files; `variables` reads the environment, for the keys that rules name. Raises
     ConfigError for wrong settings and rules, and where it cannot listen.
     """
+    check_upstreams(settings)
     check_admin(settings)
     check_record(settings)
     log = make_access_log(settings.log)

@@ -11,17 +11,63 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from proxy.config.key_files import with_key_files
-from proxy.config.settings import ADMIN_TOKEN, ADMIN_URL, SETTINGS, Settings, read_settings, unknown_variables
+from proxy.config.settings import ADMIN_TOKEN, ADMIN_URL, SETTINGS, Setting, Settings, read_settings, unknown_variables
 from proxy.config.values import Parser
 
 UNKNOWN = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (--[\w-]+)")  # in argparse's own words
+# What follows a flag, by the end of its setting's name; the first that fits.
+KINDS = {
+    ("_PORT",): "PORT",
+    ("_HOST",): "ADDRESS",
+    ("_NAMES", "_HOSTS", "NO_PROXY"): "NAME[,NAME]",
+    ("_ORIGINS", "_UPSTREAM", "_PROXY", "_REDIS"): "URL",
+    ("_TIMEOUT", "_DRAIN", "_PROBE_AFTER"): "SECONDS",
+    ("_RULES", "_KEYS", "_RECORD"): "FOLDER",
+    ("_API_KEY", "_TOKEN", "_SECRET"): "KEY",
+    ("_CA", "_CERT", "_UPSTREAM_KEY"): "FILE",
+    ("_MAX_BODY", "_MAX_MEMORY", "_RECORD_SIZE", "_MIN_RATE"): "SIZE",
+    ("_TOKEN_LIMIT", "_TOKEN_BUDGET", "_EXTRA_CALLS_BUDGET", "_EFFECTIVE"): "TOKENS",
+    ("_MODEL", "_MODELS"): "MODEL",
+    ("_WORKERS", "_MAX_CONNECTIONS", "_MAX_PER_ADDRESS"): "N",
+}
 NO_FILE = "there is no configuration file: settings are flags and environment variables, rules a folder (--rules)"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser that says what an unknown command or flag was probably meant to be."""
+    """A parser that knows its arguments, those of its groups too, and says what an unknown command or flag was probably
+    meant to be. `commands` are the parsers of its commands."""
 
-    names: Sequence[str] = ()  # of the commands
+    def __init__(self, *positional: Any, **named: Any) -> None:
+        self.arguments: list[argparse.Action] = []
+        self.commands: Mapping[str, CommandParser] = {}
+        super().__init__(*positional, **named)
+
+    def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
+        """Adds an argument, as `argparse` does."""
+        return self._known(super().add_argument(*names, **options))
+
+    def add_argument_group(self, *names: Any, **options: Any) -> Any:
+        """Adds a group whose arguments are known, too."""
+        return self._watched(super().add_argument_group(*names, **options))
+
+    def add_mutually_exclusive_group(self, **options: Any) -> Any:
+        """Adds such a group."""
+        return self._watched(super().add_mutually_exclusive_group(**options))
+
+    def _watched(self, group: Any) -> Any:
+        add = group.add_argument
+        group.add_argument = lambda *names, **options: self._known(add(*names, **options))
+        return group
+
+    def _known(self, action: argparse.Action) -> argparse.Action:
+        self.arguments.append(action)
+        return action
+
+    @property
+    def names(self) -> list[str]:
+        """The commands, and the flags of all of them."""
+        flags = {flag for command in self.commands.values() for one in command.arguments for flag in one.option_strings}
+        return [*self.commands, *sorted(flags)]
 
     def error(self, message: str) -> NoReturn:
         """Ends with exit code 2."""
@@ -29,11 +75,10 @@ class CommandParser(argparse.ArgumentParser):
         super().error(message + (hint(found[1] or found[2], self.names) if found else ""))
 
 
-def hint(name: str, commands: Sequence[str]) -> str:
+def hint(name: str, known: Sequence[str]) -> str:
     """What is added to the error on an unknown command or flag; empty if it is like none."""
     if name == "--config":
         return f"; {NO_FILE}"
-    known = [*commands, *(setting.flag for setting in SETTINGS)]
     similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"; did you mean {similar[0]}?" if similar else ""
 
@@ -53,7 +98,14 @@ def add_settings(command: argparse.ArgumentParser, fields: Collection[str] = ())
     for setting in SETTINGS:
         if not fields or setting.field in fields:
             help_text = f"{setting.help} (default: {setting.default or 'none'})"
-            group.add_argument(setting.flag, dest=setting.field, metavar="VALUE", help=help_text)
+            group.add_argument(setting.flag, dest=setting.field, metavar=kind_of(setting), help=help_text)
+
+
+def kind_of(setting: Setting) -> str:
+    """What the help calls the value of a setting."""
+    if setting.default in ("true", "false"):
+        return "true|false"
+    return next((kind for ends, kind in KINDS.items() if setting.name.endswith(ends)), "VALUE")
 
 
 def value_of(parse: Parser) -> Callable[[str], Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from proxy.bootstrap import check_admin, readable, unmovable
 from proxy.config.callers import CallerRules, described, unusable
-from proxy.config.doubts import doubts
+from proxy.config.doubts import check_upstreams, doubts
 from proxy.config.rules import check_rules, load_rules
 from proxy.config.settings import Settings
 from proxy.errors import ConfigError
@@ -52,5 +52,6 @@ def _check_start(settings: Settings | None) -> list[str]:
     sends nothing, and reads no key that rules name."""
     if settings is None:
         return []
+    check_upstreams(settings)
     check_admin(settings)
     return unmovable(build(replace(settings, record=None), lambda outcome: None, variables=None))

@@ -1,4 +1,5 @@
-"""The command line: plimsoll serve, run, page, inspect, replay, top, models, forget, check, caller, demo, simulate.
+"""The command line: plimsoll serve, run, page, inspect, replay, top, models, forget, check, caller, demo, simulate,
+completion.
 
 Commands import what they need when they run, so that `plimsoll --help` starts quickly.
 """
@@ -35,9 +36,32 @@ from proxy.cli.arguments import (
     value_of,
     warn_of_unknown_variables,
 )
+from proxy.cli.completion import SHELLS, commands_of
+from proxy.cli.texts import (
+    ADMIN_DEFAULT,
+    CALLER_EPILOG,
+    CALLER_HELP,
+    CHECK_HELP,
+    COMPLETION_EPILOG,
+    COMPLETION_HELP,
+    DEMO_HELP,
+    EPILOG,
+    FORGET_HELP,
+    INSPECT_HELP,
+    MODELS_HELP,
+    NO_REQUEST,
+    PAGE_HELP,
+    REPLAY_FILES,
+    REPLAY_HELP,
+    RUN_HELP,
+    SIMULATE_HELP,
+    SIMULATED,
+    TOP_HELP,
+    URL_DEFAULT,
+)
 from proxy.config.rules import load_rules
-from proxy.config.settings import ADMIN_URL, SETTINGS, unknown_variables
-from proxy.config.values import whole
+from proxy.config.settings import SETTINGS, unknown_variables
+from proxy.config.values import tokens, whole
 from proxy.errors import ClientError, ConfigError
 from proxy.model.lenient_json import raw_fields
 
@@ -48,10 +72,6 @@ GIVEN_BY_RUN = frozenset(("host", "port", "admin_host", "admin_port", "log", "wo
 # The settings that a plan depends on.
 PLAN_SETTINGS = ("rules", "ladder", "max_body", "llm_fallback_enabled", "llm_allowed_fallback_models")
 BUDGET_SETTINGS = ("context_total_token_limit", "context_recent_history_token_budget", "context_rag_token_budget")
-EPILOG = (
-    "Each --flag is also an environment variable: PLIMSOLL_ and its name in capitals (--admin-port is "
-    "PLIMSOLL_ADMIN_PORT); for --llm-..., --context-... and --...-proxy the name without the prefix."
-)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,7 +101,7 @@ def _with_flag_names(text: str, arguments: argparse.Namespace) -> str:
     return text
 
 
-def parser() -> argparse.ArgumentParser:
+def parser() -> CommandParser:
     """The parser of all commands. Each setting is a flag with the same name."""
     top = CommandParser(
         prog="plimsoll", description="Makes every request fit its model's context window.", formatter_class=_formatter
@@ -97,16 +117,24 @@ def parser() -> argparse.ArgumentParser:
         _add_running,
         _add_check,
         _add_trials,
+        _add_completion,
     ):
         add_commands(commands.add_parser)
-    top.names = tuple(commands.choices)
+    top.commands = commands.choices
     return top
 
 
 def _command(
-    add: AddParser, run: Callable[..., int], name: str, help: str, usage: str, epilog: str = ""
+    add: AddParser,
+    run: Callable[..., int],
+    name: str,
+    help: str,
+    usage: str,
+    epilog: str = "",
+    form: type[argparse.HelpFormatter] = argparse.HelpFormatter,
 ) -> argparse.ArgumentParser:
-    command = add(name, help=help, description=_sentence(help), usage=usage, epilog=epilog, formatter_class=_formatter)
+    formatter = partial(_formatter, form=form)
+    command = add(name, help=help, description=_sentence(help), usage=usage, epilog=epilog, formatter_class=formatter)
     command.set_defaults(run=run)
     return command
 
@@ -135,9 +163,7 @@ def _add_inspect(add: AddParser) -> None:
     command.add_argument(
         "--lorebook", metavar="NAME[,NAME]", help="lorebooks to quote from; needs a ladder with the step recall"
     )
-    command.add_argument(
-        "--window", type=value_of(whole(1)), metavar="TOKENS", help="a smaller window than the model's"
-    )
+    command.add_argument("--window", type=value_of(tokens), metavar="TOKENS", help="a smaller window than the model's")
     command.add_argument("--pin", metavar="N[,N]", help="messages that must stay whole, by their numbers from 0")
     command.add_argument("--mode", metavar="MODE", help="off, observe, fit or strict")
     command.add_argument("--caller", metavar="NAME", help="plan it under the rule of this caller in callers.toml")
@@ -187,11 +213,19 @@ def _add_trials(add: AddParser) -> None:
     """The commands that need no upstream."""
     command = _command(add, demo, "demo", DEMO_HELP, "plimsoll demo")
     command.add_argument("--serve", action="store_true", help="leave simulator and proxy running")
-    command = _command(add, simulate, "simulate", SIMULATE_HELP, "plimsoll simulate [--port PORT] [...]")
-    command.add_argument("--host", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
+    usage, lines = "plimsoll simulate [--port PORT] [...]", argparse.RawDescriptionHelpFormatter
+    command = _command(add, simulate, "simulate", SIMULATE_HELP, usage, SIMULATED, lines)
+    command.add_argument("--host", metavar="ADDRESS", default=LOCAL, help=f"address to listen on (default: {LOCAL})")
     command.add_argument("--port", type=value_of(whole(0, 65535)), default=8081, help="(default: 8081)")
-    command.add_argument("--window", type=value_of(whole(1)), default=8192, help="tokens (default: 8192)")
-    command.add_argument("--provider", default="openai-old", help="the provider whose refusals it sends")
+    command.add_argument("--window", type=value_of(tokens), metavar="TOKENS", default=8192, help="(default: 8192)")
+    command.add_argument(
+        "--provider", metavar="NAME", default="openai-old", help="the provider whose refusals it sends"
+    )
+
+
+def _add_completion(add: AddParser) -> None:
+    command = _command(add, completion, "completion", COMPLETION_HELP, "plimsoll completion SHELL", COMPLETION_EPILOG)
+    command.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
 def _add_replay(add: AddParser) -> None:
@@ -209,7 +243,7 @@ def _add_replay(add: AddParser) -> None:
     command.add_argument(
         "--window",
         action="append",
-        type=value_of(whole(1)),
+        type=value_of(tokens),
         metavar="TOKENS",
         help="smaller than the models'; likewise",
     )
@@ -218,32 +252,12 @@ def _add_replay(add: AddParser) -> None:
     add_settings(command, (*(field for field in PLAN_SETTINGS if field != "ladder"), *BUDGET_SETTINGS))
 
 
-RUN_HELP = "run a program with a proxy before the APIs that it asks, such as: plimsoll run -- claude"
-REPLAY_HELP = "show what the proxy would have done with recorded requests, without sending them"
-REPLAY_FILES = "recordings, logs, exports or session files of other programs, or folders of them"
-NO_REQUEST = "Nothing to inspect: no API takes it: it has no messages, and no input or prompt of text."
-INSPECT_HELP = "show the plan for a request's body, without sending it"
-MODELS_HELP = "show the limits of models and their sources"
-CHECK_HELP = "list the problems of a folder of rules, or of the settings"
-CALLER_HELP = "print the hash of a caller's key, for callers.toml"
-CALLER_EPILOG = "The key is read from standard input, one a line. The hash depends on PLIMSOLL_SECRET."
-PAGE_HELP = "open the page of a running proxy: what it does, live"
-TOP_HELP = "show a running proxy's figures and last requests, live"
-FORGET_HELP = "make a running proxy forget what it learned about models"
-ADMIN_DEFAULT = f"default: {ADMIN_URL}, else the admin port of the settings"
-URL_DEFAULT = f"default: {ADMIN_URL}, else the admin port or port of the settings"
-DEMO_HELP = "send an overlong conversation directly and through the proxy"
-SIMULATE_HELP = "serve a simulated upstream, as strict as the real ones"
-
-
 def _sentence(help: str) -> str:
     return f"{help[0].upper()}{help[1:]}."
 
 
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    return argparse.HelpFormatter(
-        prog, max_help_position=32, width=min(get_terminal_size().columns - 2, MAX_HELP_WIDTH)
-    )
+def _formatter(prog: str, form: type[argparse.HelpFormatter] = argparse.HelpFormatter) -> argparse.HelpFormatter:
+    return form(prog, max_help_position=32, width=min(get_terminal_size().columns - 2, MAX_HELP_WIDTH))
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -341,6 +355,12 @@ def demo(arguments: argparse.Namespace) -> int:
     from proxy.cli.demo import run
 
     return run(stay=arguments.serve)
+
+
+def completion(arguments: argparse.Namespace) -> int:
+    """`plimsoll completion`: prints the script of a shell."""
+    print(SHELLS[arguments.shell](commands_of(parser())), end="")
+    return 0
 
 
 def simulate(arguments: argparse.Namespace) -> int:

@@ -21,6 +21,17 @@ LAST = "can"  # this column wraps
 MIN_WIDTH_OF_ALL = 110  # terminal columns; the last column is left out below
 MAX_WIDTH = 10_000  # terminal columns of a table that is only measured
 NUMERIC = ("window", "max input", "max output")
+GUESSED = "a guess"
+LEGEND = {  # of the columns whose words say little, by their values
+    "from": {
+        "litellm": "litellm's table of models, as shipped or as installed",
+        "rules": "a row of your windows.toml",
+        "gap": "a built-in row for a model that the table lacks",
+        GUESSED: "the model is unknown: by default its requests go out as they came until a refusal teaches its limit",
+    },
+    "count": {"exact": "as the provider counts", "estimated": "by the kind of model; the usage of answers corrects it"},
+}
+MARGIN = "margin: tokens kept free for the error of a count: so many, and a share of the prompt"
 Row = dict[str, Any]
 
 
@@ -63,11 +74,19 @@ def table(rows: Sequence[Row], console: Console | None = None) -> None:
     least = _grid(cells_of_rows, [name for name in shown if name != LAST])
     if Measurement.get(console, console.options.update(max_width=MAX_WIDTH), least).maximum <= console.width:
         console.print(_grid(cells_of_rows, shown))
-        return
-    for cells in cells_of_rows:
-        figures = "   ".join(f"{name} {cells[name]}" for name in shown[1:] if cells[name])
-        console.print(cells["model"], markup=False, highlight=False)
-        console.print(Padding(Text(figures), (0, 0, 0, 2)))
+    else:
+        for cells in cells_of_rows:
+            figures = "   ".join(f"{name} {cells[name]}" for name in shown[1:] if cells[name])
+            console.print(cells["model"], markup=False, highlight=False)
+            console.print(Padding(Text(figures), (0, 0, 0, 2)))
+    console.print(Text("\n" + "\n".join(legend(cells_of_rows)), style="dim"))
+
+
+def legend(cells_of_rows: Sequence[dict[str, str]]) -> list[str]:
+    """What the words that a table shows mean, a line each."""
+    shown = ((column, word, said) for column, words in LEGEND.items() for word, said in words.items())
+    found = [f"{column} {word}: {said}" for column, word, said in shown if word in {c[column] for c in cells_of_rows}]
+    return [*found, MARGIN]
 
 
 def _grid(cells_of_rows: Sequence[dict[str, str]], columns: Sequence[str]) -> Table:
@@ -125,7 +144,7 @@ def _cells(row: Row) -> dict[str, str]:
         "window": f"{row['window']:,}",
         "max input": f"{row['max_input']:,}" if row["max_input"] else "",
         "max output": f"{row['max_output']:,}" if row["max_output"] else "",
-        "from": "a guess" if row["guessed"] else row["source"],
+        "from": GUESSED if row["guessed"] else row["source"],
         "count": row["count"],
         "margin": f"{margin['base']}{share}",
         "can": ", ".join(row["can"] or ()),

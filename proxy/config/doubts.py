@@ -1,14 +1,21 @@
-"""Remarks on settings that are valid, and that nobody means: the start says them, and `plimsoll check` lists them."""
+"""Settings that are valid and that nobody means. The start remarks on them, and `plimsoll check` lists them; what could
+serve no request is refused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 
 from proxy.apis import apis
 from proxy.config.settings import Settings
+from proxy.errors import ConfigError
 
 FLOOR = 500  # tokens: the least reply that is asked for
 LIST = "/models"
+CHAT = "/chat/completions"
+OWN, BASE = "/api/", "/v1"  # Ollama's own paths stand beside those under /v1, which an upstream's URL ends in
+URLS = ("upstream", "summary_upstream", "embeddings_upstream")
 
 
 @cache
@@ -18,14 +25,32 @@ def added() -> tuple[str, ...]:
     return tuple(sorted(paths, key=lambda path: (-len(path), path)))
 
 
-def doubts(settings: Settings) -> list[str]:
-    """One line for each."""
-    said = []
-    for name in ("upstream", "summary_upstream", "embeddings_upstream"):
+@cache
+def requested() -> tuple[str, ...]:
+    """Ends of a URL that is that of a request and no base URL: every path of an API, whole."""
+    return (CHAT, *(api.path for api in apis()))
+
+
+def _with_paths(settings: Settings) -> Iterator[tuple[str, bool]]:
+    """A line for each base URL that has what clients add, and whether no request could be served under it."""
+    for name in URLS:
         url = getattr(settings, name) or ""
         path = next((path for path in added() if url.lower().endswith(path)), "")
         if path:
-            said.append(f"PLIMSOLL_{name.upper()} ends in {path}, which clients add: it should be {url[: -len(path)]}")
+            meant = url[: -len(path)] + (BASE if path.startswith(OWN) else "")
+            line = f"PLIMSOLL_{name.upper()} ends in {path}, which clients add: it should be {meant}"
+            yield line, url.lower().endswith(requested())
+
+
+def check_upstreams(settings: Settings) -> None:
+    """Raises `ConfigError` where a base URL is that of a request, such as `https://api.openai.com/v1/chat/completions`."""
+    if wrong := [line for line, is_certain in _with_paths(settings) if is_certain]:
+        raise ConfigError("\n".join(wrong))
+
+
+def doubts(settings: Settings) -> list[str]:
+    """One line for each that is only doubtful."""
+    said = [line for line, is_certain in _with_paths(settings) if not is_certain]
     if settings.llm_fallback_enabled and not settings.llm_allowed_fallback_models:
         said.append("LLM_FALLBACK_ENABLED is of no use without LLM_ALLOWED_FALLBACK_MODELS: no model is allowed")
     limit = settings.context_total_token_limit

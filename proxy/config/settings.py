@@ -310,7 +310,7 @@ SETTINGS = (
     ),
     Setting(
         "PLIMSOLL_EXTRA_CALLS_BUDGET",
-        whole(0),
+        values.budget,
         "20_000_000",
         "tokens per 24 hours of summaries and embeddings on the operator's keys",
     ),

@@ -83,6 +83,11 @@ def tokens(text: str) -> int:
     return int((WHOLE.fullmatch(text) and whole(0)(text)) or _tokens(text))
 
 
+def budget(text: str) -> int:
+    """A number of tokens that may be none: `0`, `20_000_000`, `20M`."""
+    return 0 if text == "0" else tokens(text)
+
+
 def boolean(text: str) -> bool:
     """A boolean: true, yes, on, 1, or false, no, off, 0."""
     if text.lower() not in TRUE | FALSE:

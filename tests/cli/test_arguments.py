@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.cli.arguments import empty_keys, hint
+from proxy.cli.arguments import KINDS, empty_keys, hint, kind_of
 from proxy.cli.main import parser
 from proxy.config.settings import SETTINGS
 from tests.cli.test_main import clean, ended, long
@@ -15,8 +15,15 @@ __all__ = ["clean", "long"]  # the fixtures
 def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.CaptureFixture[str]) -> None:
     told = " ".join(ended(capsys, "serve", "--help")[1].split())
     for setting in SETTINGS:
-        assert f"{setting.flag} VALUE" in told
+        assert f"{setting.flag} {kind_of(setting)}" in told
         assert f"{setting.help} (default: {setting.default or 'none'})" in told
+
+
+def test_U15_the_help_says_what_follows_a_flag() -> None:
+    kinds = {setting.name: kind_of(setting) for setting in SETTINGS}
+    assert {*kinds.values()} == {*KINDS.values(), "true|false", "VALUE"}
+    assert kinds["PLIMSOLL_UPSTREAM"] == kinds["HTTPS_PROXY"] == "URL"
+    assert kinds["PLIMSOLL_READ_TIMEOUT"] == "SECONDS" and kinds["CONTEXT_TOTAL_TOKEN_LIMIT"] == "TOKENS"
 
 
 @pytest.mark.parametrize(
@@ -24,6 +31,7 @@ def test_each_setting_is_a_flag_of_serve_and_shows_its_default(capsys: pytest.Ca
     [
         (["--port", "eighty"], "--port is 'eighty', must be a whole number from 0 to 65535"),
         (["--upstream", "ftp://x"], "--upstream is not a plain http or https URL"),
+        (["--upstream", "http://x/v1/chat/completions"], "--upstream ends in /chat/completions, which clients add"),
         (["--mode", "fast", "--workers", "0"], "--mode is 'fast', must be one of off, observe, fit, strict"),
         (["--rules", "/nowhere"], "no such folder: /nowhere"),
         (["--ladder", "rope"], "--ladder is 'rope', must be one of agent, chat, compaction, default"),
@@ -88,3 +96,19 @@ def test_U11_an_empty_key_is_told_and_no_key_is_not() -> None:
     assert empty_keys(parser().parse_args(["serve", "--api-key", " "])) == ("--api-key is empty: there is no such key",)
     assert empty_keys(parser().parse_args(["serve", "--api-key", "sk-x"])) == ()
     assert empty_keys(parser().parse_args(["serve"])) == ()
+
+
+def test_U15_the_help_of_simulate_names_all_that_it_can_be_told(capsys: pytest.CaptureFixture[str]) -> None:
+    from proxy.simulator.embedding_refusals import EMBEDDERS
+    from proxy.simulator.refusals import PROVIDERS
+    from proxy.simulator.replies import LOOP, PARALLEL, TOOL_MODEL
+    from proxy.simulator.settings import OVERRIDES
+
+    words = ended(capsys, "simulate", "--help")[1].split()
+    assert {*PROVIDERS, *EMBEDDERS, TOOL_MODEL, f"{TOOL_MODEL}-{PARALLEL}", LOOP} <= {*words}
+    assert {word for word in words if word.startswith("x-sim-")} == {name.decode() for name in OVERRIDES}
+
+
+def test_U12_a_window_takes_thousands(capsys: pytest.CaptureFixture[str], long: str) -> None:
+    found = [ended(capsys, "inspect", "--json", "--window", text, long)[1] for text in ("4k", "4000")]
+    assert found[0] == found[1] != ""

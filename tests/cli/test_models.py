@@ -81,3 +81,10 @@ def test_nothing_is_remembered() -> None:
     memory = NoMemory()
     memory.put(b"key", (1,))
     assert memory.get(b"key") is None
+
+
+def test_U15_what_the_words_of_the_table_mean_stands_below_it(windows: Windows) -> None:
+    text = "\n".join(drawn(windows, 200, *MODELS))
+    for said in ("from litellm: ", "from a guess: the model is unknown", "count exact: ", "margin: tokens kept free"):
+        assert said in text
+    assert "from a guess" not in "\n".join(drawn(windows, 200, "gpt-4o"))
