@@ -43,11 +43,11 @@ def test_U11_the_url_of_a_request_is_refused_with_the_base_url_that_was_meant(na
 
 def test_usual_settings_raise_no_doubts() -> None:
     assert doubts(read_settings({})) == []
-    for usual in (
+    for url in (
         "https://api.openai.com/v1",
         "https://x.example/models/llama/v1",
         "https://x.openai.azure.com/openai",
     ):
-        check_upstreams(read_settings({"PLIMSOLL_UPSTREAM": usual}))
+        check_upstreams(read_settings({"PLIMSOLL_UPSTREAM": url}))
     usual = {"LLM_FALLBACK_ENABLED": "1", "LLM_ALLOWED_FALLBACK_MODELS": "gpt-4o", "CONTEXT_TOTAL_TOKEN_LIMIT": "32000"}
     assert doubts(read_settings({**usual, "PLIMSOLL_UPSTREAM": "https://x.openai.azure.com/openai"})) == []
