@@ -98,17 +98,6 @@ def test_U11_an_empty_key_is_told_and_no_key_is_not() -> None:
     assert empty_keys(parser().parse_args(["serve"])) == ()
 
 
-def test_U15_the_help_of_simulate_names_all_that_it_can_be_told(capsys: pytest.CaptureFixture[str]) -> None:
-    from proxy.simulator.embedding_refusals import EMBEDDERS
-    from proxy.simulator.refusals import PROVIDERS
-    from proxy.simulator.replies import LOOP, PARALLEL, TOOL_MODEL
-    from proxy.simulator.settings import OVERRIDES
-
-    words = ended(capsys, "simulate", "--help")[1].split()
-    assert {*PROVIDERS, *EMBEDDERS, TOOL_MODEL, f"{TOOL_MODEL}-{PARALLEL}", LOOP} <= {*words}
-    assert {word for word in words if word.startswith("x-sim-")} == {name.decode() for name in OVERRIDES}
-
-
 def test_U12_a_window_takes_thousands(capsys: pytest.CaptureFixture[str], long: str) -> None:
     found = [ended(capsys, "inspect", "--json", "--window", text, long)[1] for text in ("4k", "4000")]
     assert found[0] == found[1] != ""
