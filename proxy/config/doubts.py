@@ -14,15 +14,18 @@ from proxy.errors import ConfigError
 FLOOR = 500  # tokens: the least reply that is asked for
 LIST = "/models"
 CHAT = "/chat/completions"
-OWN, BASE = "/api/", "/v1"  # Ollama's own paths stand beside those under /v1, which an upstream's URL ends in
+BASE = "/v1"  # what an upstream's URL ends in; other paths of its server stand beside it
 URLS = ("upstream", "summary_upstream", "embeddings_upstream")
 
 
 @cache
-def added() -> tuple[str, ...]:
-    """What clients add to a base URL, the longest first."""
-    paths = {path.removeprefix("/v1") for path in (LIST, *(api.path for api in apis()))}
-    return tuple(sorted(paths, key=lambda path: (-len(path), path)))
+def added() -> tuple[tuple[str, str], ...]:
+    """What clients add to a base URL, the longest first, and what stands in its place in one."""
+    paths = {
+        (path.removeprefix(BASE), "" if path.startswith(BASE) else BASE)
+        for path in (BASE + LIST, *(api.path for api in apis()))
+    }
+    return tuple(sorted(paths, key=lambda row: (-len(row[0]), row)))
 
 
 @cache
@@ -35,9 +38,9 @@ def _with_paths(settings: Settings) -> Iterator[tuple[str, bool]]:
     """A line for each base URL that has what clients add, and whether no request could be served under it."""
     for name in URLS:
         url = getattr(settings, name) or ""
-        path = next((path for path in added() if url.lower().endswith(path)), "")
+        path, instead = next((row for row in added() if url.lower().endswith(row[0])), ("", ""))
         if path:
-            meant = url[: -len(path)] + (BASE if path.startswith(OWN) else "")
+            meant = url[: -len(path)] + instead
             line = f"PLIMSOLL_{name.upper()} ends in {path}, which clients add: it should be {meant}"
             yield line, url.lower().endswith(requested())
 
