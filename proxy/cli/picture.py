@@ -1,10 +1,12 @@
 """Draws the JSON of /inspect for a terminal: the window before and after, its parts, the steps and the messages.
 
-Every column adds up: the parts to the bar, the messages and the overhead to the prompt that the steps show.
+Every column adds up: the parts to the bar, the messages and the overhead to the prompt that the steps show. A row names
+each step that touched its message.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -55,7 +57,8 @@ STATES = {
     "summarised": "magenta",
     "dropped": "red",
 }
-RELEVANCE = "relevance "  # the beginning of a reason that ends with a figure
+FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")  # in a reason
+AGAIN = "counted again"  # for the name of a step
 SEPARATE = ("shortened", "excerpted", "joined", "added")  # states with one row per message
 
 Inspection = Mapping[str, Any]  # the JSON of /inspect, or a part of it
@@ -260,7 +263,9 @@ def _messages(inspection: Inspection, view: View) -> Table:
         elif i == omitted.start:
             hidden = [row for run in rows[omitted.start : omitted.stop] for row in run]
             table.add_row(view.text("…"), f"{len(hidden)} messages", *_sums(hidden), Text(view.rest, "dim"))
-    table.add_row("", "overhead", *_sums([messages["overhead"]]), Text("tools and the request itself", "dim"))
+    by = f": {steps}" if (steps := _steps_of([messages["overhead"]])) else ""
+    besides = view.text(f"tools and the request itself{by}", "dim")
+    table.add_row("", "overhead", *_sums([messages["overhead"]]), besides)
     sums = _sums([*messages["detail"], messages["overhead"]])
     table.add_row("", "prompt", *sums, _counts(messages), style="dim")
     return table
@@ -277,6 +282,10 @@ def _row(run: Sequence[Inspection], view: View) -> tuple[str | Text, ...]:
     places = "+" if first["index"] is None else f"#{first['index']}"
     role = view.text(first["role"] if first is last else f"{len(run)} messages")
     state = Text(first["state"], STATES.get(first["state"], ""))
+    if steps := _steps_of(run):
+        state.append_text(
+            view.text(f" by {steps}" if first["state"] != "kept" else f", counted again by {steps}", "dim")
+        )
     why = "; ".join(filter(None, (_reasons(run), _left_out(first, view))))
     return (
         view.text(places if first is last else f"{places}…#{last['index']}"),
@@ -319,10 +328,21 @@ def runs(detail: Sequence[Inspection]) -> list[list[Inspection]]:
 
 
 def _reason(row: Inspection) -> str:
-    return RELEVANCE if row["why"].startswith(RELEVANCE) else row["why"]
+    return FIGURE.sub("0", row["why"])
 
 
 def _reasons(run: Sequence[Inspection]) -> str:
-    """The reason of all these messages: `older than the window holds`, `relevance 0.25 to 0.40`."""
-    lowest, highest = min(row["why"] for row in run), max(row["why"] for row in run)
-    return lowest if lowest == highest else f"{lowest} to {highest.removeprefix(RELEVANCE)}"
+    """The reason of all these messages, which differs in its figures alone: `relevance 0.25 to 0.40`."""
+    whys = dict.fromkeys(row["why"] for row in run)
+    columns = [sorted(set(found), key=_size) for found in zip(*map(FIGURE.findall, whys), strict=True)]
+    merged = iter([f[0] if len(f) == 1 else f"{f[0]} to {f[-1]}" for f in columns])
+    return FIGURE.sub(lambda _: next(merged), next(iter(whys)))
+
+
+def _size(figure: str) -> float:
+    return float(figure.replace(",", ""))
+
+
+def _steps_of(run: Sequence[Inspection]) -> str:
+    """The steps that touched these messages, in order."""
+    return ", ".join(dict.fromkeys(touch["step"] or AGAIN for row in run for touch in row.get("steps", ())))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 
 import msgspec
 
 from proxy.fit.claims.orders import lines_of_message
 from proxy.fit.claims.reasons import QUOTED
+from proxy.fit.dropping import unquoted
 from proxy.fit.excerpts import Excerpt, excerpts, fitting, said
 from proxy.fit.held_quotes import NOTHING, Held
 from proxy.fit.long_texts import EXCERPTED, rate_of
@@ -74,6 +75,7 @@ def with_quotes(
     """
     room = draft.room - draft.prompt
     quotes, needs, speakers, values = _quotes(draft, blocks, kept, original, question, alike)
+    scores = _scores(quotes)
     shortened = shortened_for(question, draft.meter)
     quotes = _with_first(_with_changes(quotes, changes, blocks, CHANGES * draft.room), first, blocks, draft)
     before, claims = draft, {quote.block: _why(quote.score) for quote in quotes if quote.score >= NEWS}
@@ -103,7 +105,16 @@ def with_quotes(
     why |= {m.index: _why(quote.score) for quote in reversed(quoted) for m in blocks[quote.block].messages}
     drops = tuple(replace(d, why=why[d.index]) if d.index in why else d for d in draft.drops)
     quoting = [] if block is None else [block]
-    return replace(draft.with_blocks([*draft.blocks[:at], *quoting, *draft.blocks[at:]]), drops=drops)
+    made = replace(draft.with_blocks([*draft.blocks[:at], *quoting, *draft.blocks[at:]]), drops=drops)
+    return unquoted(made, {m.index: (s, blocks[p].tokens) for p, s in scores.items() for m in blocks[p].messages})
+
+
+def _scores(quotes: Iterable[_Quote]) -> dict[int, float]:
+    """The best score of what may be quoted of each block."""
+    found: dict[int, float] = {}
+    for quote in quotes:
+        found[quote.block] = max(found.get(quote.block, 0.0), quote.score)
+    return found
 
 
 def _chosen_blocks(quotes: Sequence[_Quote], needs: Mapping[int, int], room: int) -> set[int]:

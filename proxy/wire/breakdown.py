@@ -11,6 +11,7 @@ import msgspec
 from proxy.model.plan import Plan
 from proxy.wire.report import count, parts
 from proxy.wire.rows import Row, as_json, rows
+from proxy.wire.touches import Touch, as_list, overhead
 
 MAX_ROWS = 2_000  # of more messages no rows are made: they would hold up the event loop for milliseconds
 MAX_MESSAGES = 20_000  # of more messages nothing is made
@@ -19,8 +20,9 @@ MAX_NAME = 40  # characters of a role: clients choose it
 
 class Breakdown(msgspec.Struct, frozen=True, gc=False):
     """What became of the messages of one request. `left_out`: the number of messages without a row. `overhead`: tokens
-    besides the messages, as received and as sent. `before`, `sent`: tokens of each part. `window`: that of the model
-    that the client named, and where it is from; another one may have been asked."""
+    besides the messages, as received and as sent, and `overhead_steps` what each step changed of them. `before` and
+    `sent`: tokens of each part. `window`: that of the model that the client named, and where it is from; another one
+    may have been asked."""
 
     rows: list[Row]
     left_out: int
@@ -30,6 +32,7 @@ class Breakdown(msgspec.Struct, frozen=True, gc=False):
     window: int
     window_source: str
     window_sent: int
+    overhead_steps: tuple[Touch, ...] = ()
 
 
 _DECODER = msgspec.msgpack.Decoder(Breakdown)
@@ -43,11 +46,10 @@ def pack(plan: Plan) -> bytes:
         return b""
     found = rows(plan, lines=False) if messages <= MAX_ROWS else []
     left_out = 0 if found else messages
-    overhead = (before.fixed, draft.fixed)
     window = before.window
-    made = Breakdown(
-        found, left_out, overhead, parts(before), parts(draft), window.tokens, window.source, draft.window.tokens
-    )
+    steps = overhead(plan, (touch for row in found for touch in row.steps)) if found else ()
+    windows = window.tokens, window.source, draft.window.tokens
+    made = Breakdown(found, left_out, (before.fixed, draft.fixed), parts(before), parts(draft), *windows, steps)
     return zlib.compress(msgspec.msgpack.encode(made), 1)
 
 
@@ -59,7 +61,11 @@ def as_figures(packed: bytes) -> Mapping[str, Any]:
     return {
         "rows": [{**as_json(row), "role": shown_role(row.role)} for row in found.rows],
         "rows_left_out": found.left_out,
-        "tokens": {"overhead": found.overhead[0], "overhead_sent": found.overhead[1]},
+        "tokens": {
+            "overhead": found.overhead[0],
+            "overhead_sent": found.overhead[1],
+            "overhead_steps": as_list(found.overhead_steps),
+        },
         "parts": {"before": found.before, "sent": found.sent},
         "window": found.window,
         "window_source": found.window_source,

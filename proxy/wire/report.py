@@ -12,7 +12,8 @@ from proxy.model.limits import NO_MARGIN, Window
 from proxy.model.plan import Draft, Note, Plan
 from proxy.model.scan import Total
 from proxy.wire.controls import Controls
-from proxy.wire.rows import as_json, rows
+from proxy.wire.rows import Row, as_json, rows
+from proxy.wire.touches import as_list, overhead
 
 MAX_PINS = 8  # that a notice names
 GROUPS = {Kind.INSTRUCTION: "system", Kind.RESULT: "tool_results"}  # any other message is history
@@ -76,8 +77,8 @@ def notices(controls: Controls, window: Window | None, messages: int) -> list[st
 
 def inspection(plan: Plan, request: Json, notices: Sequence[str] = ()) -> dict[str, Any]:
     """The JSON of /inspect. `request` is the body as it would be sent; figures are in tokens."""
-    found = figures(plan)
-    messages = {**found["messages"], "detail": [as_json(row) for row in rows(plan)], "overhead": _overhead(plan)}
+    found, detail = figures(plan), rows(plan)
+    messages = {**found["messages"], "detail": [*map(as_json, detail)], "overhead": _overhead(plan, detail)}
     return {**found, "messages": messages, "notices": list(notices), "request": request}
 
 
@@ -128,9 +129,11 @@ def count(draft: Draft) -> int:
     return sum(len(block.messages) for block in draft.blocks)
 
 
-def _overhead(plan: Plan) -> dict[str, int]:
-    """The tokens of the prompt besides its messages: tools, schemas and the request itself."""
-    return {"tokens": plan.before.fixed, "tokens_sent": plan.draft.fixed}
+def _overhead(plan: Plan, detail: Sequence[Row]) -> dict[str, Any]:
+    """The tokens of the prompt besides its messages, of which these are the rows: tools, schemas, the request itself.
+    With the rows, its steps add up to what the steps' notes say."""
+    steps = as_list(overhead(plan, (touch for row in detail for touch in row.steps)))
+    return {"tokens": plan.before.fixed, "tokens_sent": plan.draft.fixed, "steps": steps}
 
 
 def parts(draft: Draft) -> dict[str, int]:

@@ -10,6 +10,7 @@ import msgspec
 from proxy.model.conversation import TEXTS, Block, Message
 from proxy.model.plan import Draft, Plan
 from proxy.wire.omissions import Range, omitted
+from proxy.wire.touches import NEVER, History, Touch, Touched, as_list, touched
 
 # How the reasons of messages begin that are no longer sent: a summary covers them, they were joined with a neighbour,
 # or an excerpt quotes them. EXCERPTED: the passages of a message that bear on the question stay.
@@ -23,7 +24,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     """One message. `index`: its place in what the client sent; None for a message of the proxy's own. `state`: one of
     `STATES`; `step`: the step that did it, empty for a message that is kept; `why`: the reason in words. `tokens`: as
     received and as sent. `lines`: of a text of which an excerpt is sent, and `left_out` its ranges that the excerpt
-    does not have whole.
+    does not have whole. `steps`: each step that touched it, in order: with `tokens` their sum is `tokens_sent`.
     """
 
     index: int | None
@@ -35,11 +36,13 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     tokens_sent: int
     lines: int = 0
     left_out: tuple[Range, ...] = ()
+    steps: tuple[Touch, ...] = ()
 
 
 def as_json(row: Row) -> dict[str, Any]:
     """A row as JSON; `lines` and `left_out` only where an excerpt leaves lines out."""
     found = msgspec.structs.asdict(row)
+    found["steps"] = as_list(row.steps)
     if not row.left_out:
         del found["lines"], found["left_out"]
     return found
@@ -55,58 +58,25 @@ def rows(plan: Plan, lines: bool = True) -> list[Row]:
     """
     dropped = {drop.index: drop.why for drop in plan.draft.drops}
     sent = {m.index: m for m in plan.draft.messages}
-    added, steps = _added(plan.draft), _Steps(plan)
+    added, steps = _added(plan.draft), touched(plan)
     newest = len(plan.before.blocks) - 1
     found: list[Row] = []
     for place, block in enumerate(plan.before.blocks):
         for m in block.messages:
-            found += map(steps.own, added.get(m.index, ()))
-            now, step = sent.get(m.index), steps.changed.get(m.index, "")
+            found += [_own(ours, steps) for ours in added.get(m.index, ())]
+            now, history = sent.get(m.index), steps.of.get(m.index, NEVER)
             if now is None:
-                found.append(_gone(m, step, dropped.get(m.index, "")))
+                found.append(_gone(m, history, dropped.get(m.index, "")))
             else:
-                found.append(_sent(m, now, step, _kept(block, place == newest), lines))
-    return [*found, *map(steps.own, added.get(LAST, ()))]
+                found.append(_sent(m, now, history, _kept(block, place == newest), lines))
+    return [*found, *[_own(ours, steps) for ours in added.get(LAST, ())]]
 
 
-class _Steps:
-    """Which step last changed each of the client's messages (`changed`), and which added each of our own."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.changed: dict[int, str] = {}
-        self._added: dict[bytes, str] = {}
-        self._last = plan.notes[-1].step if plan.notes else ""
-        before = plan.before
-        for note, draft in zip(plan.notes, plan.drafts, strict=False):
-            self._compare(note.step, before, draft)
-            before = draft
-
-    def _compare(self, step: str, before: Draft, after: Draft) -> None:
-        known = {id(block) for block in before.blocks}
-        blocks = {m.index: block for block in before.blocks if block.later is None for m in block.messages}
-        was = {m.index: m for block in before.blocks for m in block.messages}
-        for block in after.blocks:
-            if id(block) in known:
-                continue
-            for m in block.messages:
-                if m.index < 0:
-                    self._added.setdefault(m.raw, step)
-                elif block.later is not None or (m.index in blocks and m.raw != was[m.index].raw):
-                    self.changed[m.index] = step  # a block that was deferred before and is made now tells nothing new
-        drops = set(before.drops)
-        self.changed.update((drop.index, step) for drop in after.drops if drop not in drops)
-
-    def own(self, m: Message) -> Row:
-        """The row of a message of the proxy's own."""
-        return Row(
-            None,
-            m.role,
-            state=ADDED,
-            step=self._added.get(m.raw, self._last),
-            why=m.why,
-            tokens=0,
-            tokens_sent=m.tokens,
-        )
+def _own(m: Message, steps: Touched) -> Row:
+    """The row of a message of the proxy's own."""
+    history = steps.own.get(m.raw, NEVER)
+    step = history.step or steps.last
+    return Row(None, m.role, ADDED, step, m.why, 0, m.tokens, steps=history.touches)
 
 
 def _added(draft: Draft) -> Mapping[int, Iterable[Message]]:
@@ -121,18 +91,16 @@ def _added(draft: Draft) -> Mapping[int, Iterable[Message]]:
     return {**found, LAST: waiting}
 
 
-def _gone(m: Message, step: str, why: str) -> Row:
+def _gone(m: Message, history: History, why: str) -> Row:
     state = next((state for state in (SUMMARISED, RECALLED, JOINED) if why.startswith(state)), DROPPED)
-    return Row(
-        m.index, m.role, state=state, step=step, why=why.removeprefix(f"{RECALLED}: "), tokens=m.tokens, tokens_sent=0
-    )
+    reason = why.removeprefix(f"{RECALLED}: ")
+    return Row(m.index, m.role, state, history.step, reason, m.tokens, 0, steps=history.touches)
 
 
-def _sent(then: Message, now: Message, step: str, kept: str, lines: bool) -> Row:
+def _sent(then: Message, now: Message, history: History, kept: str, lines: bool) -> Row:
     if now.raw == then.raw:
-        return Row(
-            then.index, then.role, state=KEPT, step="", why=now.why or kept, tokens=then.tokens, tokens_sent=now.tokens
-        )
+        steps, why = history.touches, now.why or kept
+        return Row(then.index, then.role, KEPT, "", why, then.tokens, now.tokens, steps=steps)
     state = JOINED if now.why.startswith(JOINED) else "excerpted" if now.why.startswith(EXCERPTED) else SHORTENED
     count, left_out = omitted(_read(then), _read(now)) if lines and state != JOINED else (0, [])
     why, ranges = now.why or kept, tuple(left_out)
@@ -140,12 +108,13 @@ def _sent(then: Message, now: Message, step: str, kept: str, lines: bool) -> Row
         then.index,
         then.role,
         state=state,
-        step=step,
+        step=history.step,
         why=why,
         tokens=then.tokens,
         tokens_sent=now.tokens,
         lines=count if ranges else 0,
         left_out=ranges,
+        steps=history.touches,
     )
 
 

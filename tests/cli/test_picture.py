@@ -28,7 +28,7 @@ def told(**changes: Any) -> dict[str, Any]:
     sent = {"system": 500, "tools": 400, "history": 1_000, "tool_results": 900, "reply": 1_200, "margin": 100}
     messages = [
         detail(0, why="pinned", role="system"),
-        *(detail(i, "dropped", "older than the window holds") for i in range(1, 9)),
+        *(detail(i, "dropped", "older, and no room") for i in range(1, 9)),
         detail(9, "shortened", "over its cap", "tool", 4),
         detail(10, why="newest"),
     ]

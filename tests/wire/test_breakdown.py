@@ -17,7 +17,8 @@ def test_what_is_packed_is_what_inspect_shows() -> None:
     found = as_figures(pack(CUT))
     assert found["rows"] == [as_json(row) for row in rows(CUT)] and found["rows_left_out"] == 0
     assert found["parts"] == {"before": parts(CUT.before), "sent": parts(CUT.draft)}
-    assert found["tokens"] == {"overhead": CUT.before.fixed, "overhead_sent": CUT.draft.fixed}
+    besides = {"overhead": CUT.before.fixed, "overhead_sent": CUT.draft.fixed, "overhead_steps": []}
+    assert found["tokens"] == besides
     assert found["window_sent"] == CUT.draft.window.tokens
 
 

@@ -27,8 +27,8 @@ def test_each_message_has_its_state_the_step_and_the_reason() -> None:
     assert [(r.index, r.role, r.state, r.step, r.why) for r in found] == [
         (0, "system", "kept", "", "pinned"),
         (1, "user", "kept", "", "pinned"),
-        (2, "assistant", "dropped", "prune_history", "older than the window holds"),
-        (3, "tool", "dropped", "prune_history", "older than the window holds"),
+        (2, "assistant", "dropped", "prune_history", "older, and no room, since #4"),
+        (3, "tool", "dropped", "prune_history", "older, and no room, since #4"),
         (4, "assistant", "kept", "", "fits"),
         (5, "user", "kept", "", "newest"),
     ]
@@ -137,7 +137,8 @@ def test_a_message_of_our_own_has_a_row_before_the_one_that_follows_it() -> None
 def test_a_message_of_our_own_at_the_end_has_the_last_row() -> None:
     ours = replace(CUT.draft.write("more", "why not"), tokens=7)
     behind = CUT.draft.with_blocks([*CUT.draft.blocks, replace(CUT.draft.blocks[-1], messages=(ours,))])
-    assert rows(replace(CUT, draft=behind))[-1] == Row(None, "user", "added", "prune_history", "why not", 0, 7)
+    last = rows(replace(CUT, draft=behind))[-1]
+    assert replace(last, steps=()) == Row(None, "user", "added", "prune_history", "why not", 0, 7)
 
 
 def test_an_excerpt_has_the_lines_that_it_leaves_out() -> None:

@@ -23,6 +23,7 @@ SAME_CUT = "[A proxy left out {what}; {kept} of {lines} lines of that are left i
 OLDER_CUT = "[A proxy left out an old version of {what}; {kept} of {lines} lines of a new one are left in {where}.]"
 GONE, OLDER_GONE = "[A proxy left out {what}.]", "[A proxy left out an old version of {what}.]"
 IDENT = re.compile(r"[\w.:-]{1,80}")  # of a call or a tool, that may be quoted
+WHOLE_TEXT = "this text"
 FEW = 3  # calls that a stub names one by one
 FRAGMENT = 8  # characters of a line that is a piece of a stub
 
@@ -46,7 +47,7 @@ def where(calls: Sequence[str], tools: Sequence[str]) -> str:
 def what(text: Sequence[str], start: int, end: int, numbers: Sequence[int]) -> str:
     """How a stub calls the lines `start` to `end` of a text; `numbers`: of the lines, negative for those without."""
     if end - start == len(text):
-        return "this text"
+        return WHOLE_TEXT
     numbered = [number for number in numbers[start:end] if number >= 0]
     return f"lines {numbered[0]}-{numbered[-1]}" if numbered else f"{end - start} lines"
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from proxy.fit.blocks import have_results
 from proxy.fit.claims.calls import Call, calls_of
 from proxy.fit.claims.claims import room_for_claims
-from proxy.fit.claims.repeat_stubs import stub, what, where
+from proxy.fit.claims.repeat_stubs import WHOLE_TEXT, stub, what, where
 from proxy.fit.claims.repeats import Stretch, Text, arrivals, repeats
 from proxy.fit.less_reply import with_less_reply
 from proxy.fit.relevance.history.replay import lasting
@@ -29,7 +29,7 @@ from proxy.model.plan import Draft, Facts
 from proxy.model.structs import replace as replaced
 
 CHARACTERS = 2  # of a token, at least, in a text that is long enough
-WHY = "stands in a later result"
+MOST_NAMED = 3  # messages that a reason names
 SHORTENED = (1500, 150)  # tokens to which later steps shorten old results: first to their cap, then to their short form
 WHOLE = 4  # blocks before the newest, whose results get no short form
 ROOTS = ("/", "~", "\\")  # what an absolute path starts with
@@ -231,7 +231,17 @@ def _edited(
             gone = () if each.older else tuple([line for line in lines[each.start : end] if line.strip()])
             made.append((number, each, said, gone))
         edits.append((part, "\n".join([*kept, *lines[end:]])))
-    return message.edit(edits, WHY)
+    return message.edit(edits, _why([(each, said) for number, each, said, _ in made if number in numbers], found))
+
+
+def _why(stubs: Sequence[tuple[Stretch, str]], found: Sequence[Shown]) -> str:
+    """The reason of a message with stubs: `an older copy of #31`."""
+    indices = sorted({found[n].index for each, _ in stubs for n in each.holders})
+    names = [f"#{index}" for index in indices[:MOST_NAMED]]
+    names += [f"{len(indices) - MOST_NAMED} more"] if len(indices) > MOST_NAMED else []
+    partly = "" if all(said == WHOLE_TEXT for _, said in stubs) else "partly "
+    kind = "version" if all(each.older for each, _ in stubs) else "copy"
+    return f"{partly}an older {kind} of {' and '.join(filter(None, (', '.join(names[:-1]), names[-1])))}"
 
 
 def _repeat(

@@ -17,6 +17,7 @@ from proxy.fit.blocks import closings
 from proxy.fit.claims.claims import ORDERS, places_of, raised_results, room_for_claims
 from proxy.fit.claims.orders import shortened
 from proxy.fit.claims.reasons import KEPT
+from proxy.fit.dropping import OLD, drops, lost, ranked, without
 from proxy.fit.held_quotes import held_quotes
 from proxy.fit.layout import LAYOUTS, STABLE, layout_of
 from proxy.fit.less_reply import as_asked, with_less_reply
@@ -36,10 +37,9 @@ from proxy.fit.relevance.text.question import Question, question_of
 from proxy.fit.relevance.text.reading import read_message
 from proxy.model.claims import Reason, ResultClaim
 from proxy.model.conversation import Block, Kind
-from proxy.model.plan import Draft, Drop, Facts, Want
+from proxy.model.plan import Draft, Facts, Want
 
 T = TypeVar("T")
-OLD = "older than the window holds"
 OLDER, MOST_OLDER = 1.2, 0.9  # of `recall`, and of the room at most, for older turns or blocks (measured)
 NEWEST = 0.1  # share of the room that the newest turns of a chat get first (measured), ...
 FOLLOWED = 0.2  # ... and if the question is a follow-up, which refers to them
@@ -110,16 +110,21 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     if draft.prompt <= draft.room or not _only_weighs(draft, params):
         draft = draft.made()
     kept = set(range(len(draft.blocks)))
+    why: dict[int, str] = {}
     if params.max_messages is not None:
-        kept = newest_messages(draft.blocks, params.max_messages, params.keep_last or params.max_messages)
+        most = params.keep_last or params.max_messages
+        kept = newest_messages(draft.blocks, params.max_messages, most)
         draft, kept = _with_claimed(draft, facts, kept)
-    if params.budget is not None:
-        kept &= newest_within(draft.blocks, kept, params.budget, params.min_messages)
-    if params.target is not None:
-        kept &= newest_within(draft.blocks, kept, _target(draft, params.target), params.min_messages)
-    elif _cost(draft, kept) > draft.room or any(block.later for block in draft.blocks):
-        return _cut(without(draft, kept), facts, params)
-    return without(draft, kept)
+        why = {i: f"older than the newest {most:,} messages" for i in range(len(draft.blocks)) if i not in kept}
+    target = None if params.target is None else _target(draft, params.target)
+    for budget in (params.budget, target):
+        if budget is not None:
+            kept &= newest_within(draft.blocks, kept, budget, params.min_messages)
+            less = f"{OLD} in the {budget:,} tokens for history"
+            why |= {i: why.get(i, less) for i in range(len(draft.blocks)) if i not in kept}
+    if target is None and (_cost(draft, kept) > draft.room or any(block.later for block in draft.blocks)):
+        return _cut(without(draft, kept, why), facts, params)
+    return without(draft, kept, why)
 
 
 def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
@@ -132,18 +137,6 @@ def ahead(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         return draft
     wanted = _alike(draft.blocks, question, facts, params)
     return wanted if isinstance(wanted, Want) else draft
-
-
-def without(draft: Draft, kept: Collection[int]) -> Draft:
-    """The draft with only the blocks at these places."""
-    if len(kept) == len(draft.blocks):
-        return draft
-    return draft.with_blocks([b for i, b in enumerate(draft.blocks) if i in kept], drops(draft.blocks, kept))
-
-
-def drops(blocks: Sequence[Block], kept: Collection[int]) -> list[Drop]:
-    """The client's messages in the blocks that are not kept."""
-    return [Drop(m.index, OLD) for i, b in enumerate(blocks) if i not in kept for m in b.messages if m.index >= 0]
 
 
 def _cut(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
@@ -222,7 +215,9 @@ def _best(draft: Draft, facts: Facts, params: Params, question: Question) -> Dra
     kept = kept | lines.keys()
     why = dict.fromkeys(news, f"{KEPT}{Reason.CHANGED}")
     stay = [lines.get(i) or _because(b, worth.get(i, 0.0), why.get(i, "")) for i, b in enumerate(blocks) if i in kept]
-    made = draft.with_blocks(stay, drops(blocks, kept))
+    least = min([score for score in worth.values() if score > 0], default=None)  # the newest are chosen with 0
+    gone = {i: ranked(scores[i], least, blocks[i].tokens) for i in range(len(blocks)) if i not in kept}
+    made = draft.with_blocks(stay, drops(blocks, kept, gone))
     if made.room - made.prompt <= EMPTY * made.room:
         return made
     return with_quotes(made, blocks, {i: k for k, i in enumerate(sorted(kept))}, facts.original, question, alike)
@@ -318,7 +313,7 @@ def _replayed(draft: Draft, facts: Facts, params: Params, *, exact: bool = False
         return _replayed(draft, facts, params, exact=True)
     if len(made) == len(blocks) and all(a is b for a, b in zip(made, blocks, strict=True)):
         return draft
-    return draft.with_blocks(made, drops(blocks, found.costs.keys()))
+    return draft.with_blocks(made, drops(blocks, found.costs.keys(), lost(blocks, found.gone, HIGHEST)))
 
 
 def _claimed(draft: Draft, facts: Facts) -> Claimed:
@@ -379,7 +374,8 @@ def _with_excerpts(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
     found = replay(blocks, marks, lambda place: blocks[place].tokens, _claimed(draft, facts))
     kept, brief = found.costs, found.brief(blocks)
     stay = [_with_lines(blocks[place], draft, facts) if place in brief else blocks[place] for place in kept]
-    made = draft if len(kept) == len(blocks) and not brief else draft.with_blocks(stay, drops(blocks, kept))
+    gone = drops(blocks, kept, lost(blocks, found.gone, HIGHEST))
+    made = draft if len(kept) == len(blocks) and not brief else draft.with_blocks(stay, gone)
     places = {place: number for number, place in enumerate(kept) if place not in brief}
     dropped = [None if place in kept else block for place, block in enumerate(blocks)]
     held = held_quotes(blocks, kept, found.at, draft.room)  # before the question: its index then grows from this one

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from proxy.fit import excerpts
+from proxy.fit.dropping import unquoted
 from proxy.fit.lore import LOREBOOKS, Entry, is_called
 from proxy.fit.relevance.history.embedding_scores import likeness
 from proxy.fit.relevance.history.turns import rank_turns
@@ -98,7 +99,8 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft | Want:
         if isinstance(alike, Want):
             return alike
         found += _from_history(question, blocks, alike, gone, shown)
-    return _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
+    made = _with(draft, asked, _best(found, room - draft.meter.text(HEADING)), room)
+    return made if made is draft else unquoted(made, {i: (p.score, p.cost) for p in found for i in p.indices})
 
 
 def _last_user(blocks: Sequence[Block]) -> int | None:

@@ -29,7 +29,7 @@ def test_messages_that_are_quoted_for_a_reason_count_and_those_for_their_relevan
         Drop(0, "recalled: order"),
         Drop(1, "recalled: changes what was said"),
         Drop(2, "recalled: relevance 0.50"),
-        Drop(3, "older than the window holds"),
+        Drop(3, "older, and no room"),
     ]
     kept = [replace(message(user("one")), why="kept: order")]
     assert counted(kept, drops) == (("changes what was said", 1), ("order", 2))

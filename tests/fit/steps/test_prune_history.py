@@ -65,7 +65,7 @@ def test_the_oldest_goes_and_what_is_pinned_and_newest_stays() -> None:
     kept = indices(after)
     assert kept[:2] == [0, 1] and kept[-1] == 41 and kept[2:] == list(range(kept[2], 42))
     assert [d.index for d in after.drops] == [i for i in range(42) if i not in kept]
-    assert {d.why for d in after.drops} == {"older than the window holds"}
+    assert all(d.why.startswith("older, and no room") for d in after.drops)
     assert after.excess <= 0
 
 

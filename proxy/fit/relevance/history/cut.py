@@ -8,8 +8,10 @@ as before. Else all are chosen anew, but for the first of them, and room is left
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
+
+import msgspec
 
 from proxy.fit.blocks import closings
 from proxy.fit.relevance.history.blocks import ACTIONS, COST_EXPONENT, NEW, News, Reuse, asked_now, rank_blocks
@@ -23,6 +25,7 @@ WHOLE = 4  # the newest blocks, whose results stay whole; older ones are kept in
 FILLED = 0.8  # share of their room that a new choice of older blocks fills; the cuts after it add to them (measured)
 FIRST = 0.3  # share of a new choice of older blocks for the first ones of the choice before it (measured)
 STAYS = 3.0  # times the value of older blocks that were chosen before, so that fewer of them change (measured)
+NO_VALUE = -1.0
 LATER = 1000  # characters used of a result that is not shortened yet (measured: 6,000 gain hardly more)
 
 
@@ -47,16 +50,27 @@ class Marks:
         return Bounds(self.room, self.fixed, self.low)
 
 
+class Gone(msgspec.Struct, frozen=True, gc=False):
+    """What one cut dropped. `lost`: index -> the block's value for the task then, `NO_VALUE` where none counted.
+    `least`: the least value of the older blocks that stayed; None if none did. `at`: the block at which it was made."""
+
+    lost: Mapping[int, float]
+    least: float | None
+    at: int = -1
+
+
 @dataclass(frozen=True, slots=True)
 class Kept:
     """The blocks that stay. `costs`: index -> tokens in the form in which the block stays, in order. `worth`: index of
     an older block -> the value for which it was chosen (1 for the best match without reuse). `held`: those whose
-    results are claimed. `at`: the block with which the run passed the room the last time; -1 if it never did."""
+    results are claimed. `at`: the block with which the run passed the room the last time; -1 if it never did. `gone`:
+    what each cut dropped, in order."""
 
     costs: Mapping[int, int]
     worth: Mapping[int, float]
     held: frozenset[int] = frozenset()
     at: int = -1
+    gone: tuple[Gone, ...] = field(default=(), compare=False)
 
     def brief(self, blocks: Sequence[Block]) -> frozenset[int]:
         """The indices of the blocks that stay in their short form."""
@@ -224,7 +238,15 @@ def _with_older(forms: _Forms, kept: Mapping[int, int], worth: Mapping[int, floa
         costs |= _recalled(forms, loose, forms.seen.news(costs, loose), room - sum(held.values()))
     chosen = {place: worth[place] for place in costs if place in loose}
     values = chosen | {place: before.worth.get(place, worth[place]) for place in held}
-    return Kept({p: costs[p] for p in sorted(costs)}, {p: values[p] for p in sorted(values)})
+    gone = Gone({p: worthy for p, worthy in worth.items() if p not in costs}, _least(forms, costs, worth))
+    return Kept({p: costs[p] for p in sorted(costs)}, {p: values[p] for p in sorted(values)}, gone=(gone,))
+
+
+def _least(forms: _Forms, costs: Container[int], worth: Mapping[int, float]) -> float | None:
+    """The least value of an older block that stays for its own sake, and not to close a round."""
+    stay = [place for place in worth if place in costs]
+    closers = {forms.seen.closing.get(place) for place in stay}
+    return min([worth[place] for place in stay if place not in closers], default=None)
 
 
 def _first(forms: _Forms, places: Iterable[int], held: Mapping[int, int], room: int) -> dict[int, int]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from proxy.fit.blocks import have_results
-from proxy.fit.relevance.history.cut import NOTHING, Kept, Marks, Replayed, cut
+from proxy.fit.relevance.history.cut import NO_VALUE, NOTHING, Gone, Kept, Marks, Replayed, cut
 from proxy.fit.relevance.history.rooms import (
     NONE_RAISED,
     Raised,
@@ -95,16 +95,25 @@ def replay(blocks: Sequence[Block], marks: Marks, brief: Callable[[int], int], c
             given &= held
             costs = _lowered(blocks, live, pins | given, marks, sizes) if shrinks else live
             if marks.fixed + sum(costs.values()) <= marks.room:
-                kept = Kept(costs, kept.worth, frozenset(given))
+                kept = Kept(costs, kept.worth, frozenset(given), gone=kept.gone)
             else:
-                kept = cut(seen, costs, pins, marks, brief, kept, _ordered(claimed.at(place), given))
-                kept = _raised(blocks, kept, costs, marks, sizes) if shrinks else kept
-                kept = Kept(kept.costs, kept.worth, frozenset(given))
-            CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth)))
+                made = cut(seen, costs, pins, marks, brief, kept, _ordered(claimed.at(place), given))
+                gone = (*kept.gone, _gone(costs, made, place))
+                kept = _raised(blocks, made, costs, marks, sizes) if shrinks else made
+                kept = Kept(kept.costs, kept.worth, frozenset(given), gone=gone)
+            lost = len(kept.gone[-1].lost) if kept.gone else 0  # that of earlier cuts is theirs
+            CUT.put(numbers[place], kept, PLACE * (1 + len(kept.costs) + len(kept.worth) + lost + len(kept.gone)))
             live = dict(kept.costs)
             used = marks.fixed + sum(live.values())
     seen.close()
-    return Kept(live, kept.worth, at=before)
+    return Kept(live, kept.worth, at=before, gone=kept.gone)
+
+
+def _gone(before: Iterable[int], made: Kept, place: int) -> Gone:
+    """What a cut at a place dropped."""
+    found = made.gone[-1]
+    lost = {p: found.lost.get(p, NO_VALUE) for p in before if p not in made.costs}
+    return Gone(lost, found.least, place)
 
 
 def _lowered(
