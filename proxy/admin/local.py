@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import Any, Protocol
 
+from proxy.admin.conversations import MAX_REQUESTS, MAX_ROWS, columns
 from proxy.admin.upstreams import LAST, Asked, asked_of
 from proxy.cache.cache import Cache
 from proxy.config.rules import Rules
@@ -16,6 +17,8 @@ from proxy.config.settings import Settings
 from proxy.http.memory_budget import Budget
 from proxy.observe.entries import Entry, entry, matching, phases_ms
 from proxy.observe.metrics.exposition import Metrics
+from proxy.observe.metrics.overview import Values
+from proxy.observe.metrics.periods import READ, Noted, Sums, sums_of
 from proxy.observe.recent import ORDINARY, Kept, Recent
 from proxy.request.gateway import Gateway
 from proxy.request.inspect import Inspecting
@@ -23,7 +26,7 @@ from proxy.request.learned_endpoint import learned_everywhere
 from proxy.request.routes import Routes
 from proxy.request.shown import BodyTexts, PlannedTexts
 from proxy.request.unfitted import Unfitted
-from proxy.wire.breakdown import as_figures
+from proxy.wire.breakdown import as_figures, rows_of
 
 MAX_LEARNED = 50  # models
 MAX_ENTRIES = 1_000
@@ -50,6 +53,7 @@ class Local:
 
     def __init__(self, served: Served, recent: Recent) -> None:
         self._served, self.recent = served, recent
+        self.noted = Noted(self._sums)
         self._answers: dict[str, Callable[[Question], Any]] = {
             "entries": self._entries,
             "since": self._since,
@@ -57,6 +61,8 @@ class Local:
             "texts": self._texts,
             "state": self._state,
             "forget": self._forget,
+            "periods": lambda question: self.noted.answer(),
+            "conversation": self._conversation,
         }
 
     def answer(self, question: Question) -> Any:
@@ -103,6 +109,22 @@ class Local:
         kept = self._kept(question)
         source = None if kept is None else self.recent.texts(kept.number)
         return source.shown() if isinstance(source, PlannedTexts | BodyTexts) else None
+
+    def _sums(self) -> Sums:
+        metrics = self._served.metrics
+        return sums_of(Values(metrics.own(READ), metrics.by_caller))
+
+    def _conversation(self, question: Question) -> list[dict[str, Any]]:
+        """The newest requests of a conversation, each with its rows."""
+        mine = (kept for kept in self.recent.since() if kept.conversation == question["name"])
+        found: list[dict[str, Any]] = []
+        left = MAX_ROWS
+        for kept in islice(mine, MAX_REQUESTS):
+            rows = rows_of(self.recent.breakdown(kept.number))
+            if (left := left - len(rows)) < 0:
+                break
+            found.append({**entry(self.recent, kept), "rows": columns(rows)})
+        return found
 
     def _state(self, question: Question) -> dict[str, Any]:
         # By model: the largest load; of the newest request its load, its time, and its window with the source.

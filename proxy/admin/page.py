@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from proxy import __version__
+from proxy.admin.conversations import MAX_REQUESTS, fates, summary
 from proxy.admin.feed import MAX_VIEWERS, Feed, Viewer
 from proxy.admin.guard import PLAIN
 from proxy.admin.local import MAX_ENTRIES, Served
@@ -25,7 +27,11 @@ from proxy.http.receiving import Receive, Scope, cycle_of, read_body
 from proxy.http.relay import ClientDisconnected, Send, send_error, until_disconnect
 from proxy.model.api import Api
 from proxy.observe.entries import FILTERED
+from proxy.observe.log import event
+from proxy.observe.metrics import periods
+from proxy.observe.metrics.outcome_metrics import REQUESTS
 from proxy.observe.metrics.overview import Values, figures, not_above
+from proxy.observe.metrics.periods import STEP_S
 from proxy.observe.recent import TEXT_SECONDS, Recent
 from proxy.request.learned_endpoint import ASKED, MOST_BYTES, is_loopback, is_token, no_token
 from proxy.wire.headers import value_of
@@ -39,6 +45,8 @@ STREAM = (
 EXPIRY_S = 30.0  # between two looks for texts that are too old
 LEARNED_S = 10.0  # what was learned is read again after that time
 UNREAD_S = 60.0  # how long a viewer may read nothing
+NEVER_SENT = frozenset({"unfit", "rejected"})  # results of requests that we answer ourselves
+LIMITS = ("name", "window", "effective", "ladder", "mode", "upstream", "models", "budget")  # of a row of callers.toml
 LAST_EVENT = b"last-event-id"
 
 
@@ -66,14 +74,17 @@ class Page:
         self.feed = Feed(peers, self.overview)
         self._began = time.time()
         self._expiry: asyncio.Task[None] | None = None
+        self._noting: asyncio.Task[None] | None = None
         self._learned: tuple[float, list[Any]] = (0.0, [])
         self._reading: Mapping[str, Handler] = {"overview": self._overview, "requests": self._requests}
+        self._pod = socket.gethostname()
         self._changing: Mapping[str, Handler] = {"inspect": self._inspect, "forget": self._forget}
 
     async def open(self) -> None:
         """Answers the other workers from now on."""
         self.recent.begin()
         await self.peers.open()
+        self._noting = asyncio.create_task(self._note())
         if self._served.gateway.settings.page_content:
             self._expiry = asyncio.create_task(self._expire())
 
@@ -83,10 +94,20 @@ class Page:
             await asyncio.sleep(EXPIRY_S)
             self.recent.expire()
 
+    async def _note(self) -> None:
+        """Notes what was used so far, twice a minute: of it follow the figures of the last minutes."""
+        while True:
+            await asyncio.sleep(STEP_S)
+            try:
+                self.peers.local.noted.note()
+            except Exception as error:  # a bug of ours: the page goes on without these figures
+                event("what was used could not be noted", error=type(error).__name__)
+
     async def close(self) -> None:
         """Ends the viewers, and answers no more."""
-        if self._expiry is not None:
-            self._expiry.cancel()
+        for task in (self._expiry, self._noting):
+            if task is not None:
+                task.cancel()
         self.feed.close()
         await self.peers.close()
 
@@ -117,6 +138,9 @@ class Page:
         if name in self._changing and not rest:
             _allow(method, "POST")
             found = await self._changing[name](scope, receive)
+        elif name == "conversations" and rest:
+            _allow(method, "GET", "HEAD")
+            found = await self._conversation(rest)
         elif name in self._reading and (not rest or name == "requests"):
             _allow(method, "GET", "HEAD")
             found = await (self._reading[name](scope, receive) if not rest else self._request(rest))
@@ -139,12 +163,16 @@ class Page:
         served, settings = self._served, self._served.gateway.settings
         values = Values(await served.metrics.values_in_thread(), served.metrics.by_caller)
         states = await self._states()
+        noted = await self.peers.ask({"ask": "periods"})
         found = figures(values)
         for model in found["models"]:
             _add_loads(model, [state["loads"][model["model"]] for state in states if model["model"] in state["loads"]])
         return {
             "at": round(time.time(), 3),
             "started_at": round(self._began, 3),
+            "pod": self._pod,
+            **self._rules(),
+            "periods": periods.overview(noted, periods.sums_of(values), time.time() - self._began),
             "version": _version(values),
             "workers": {"count": self._workers, "reached": len(states)},
             "content": settings.page_content,
@@ -157,6 +185,23 @@ class Page:
             "upstreams": self._upstreams(values, states),
             "settings": shown_settings(settings),
         }
+
+    def _rules(self) -> dict[str, Any]:
+        """What holds for requests: for all, and for each caller that has a rule."""
+        served, settings = self._served, self._served.gateway.settings
+        limits = [{name: getattr(row, name) for name in LIMITS} for row in served.rules.callers.rows]
+        holds = {"mode": settings.mode, "ladder": settings.ladder, "window_cap": settings.context_total_token_limit}
+        return {"holds": {**holds, "upstream": without_credentials(settings.upstream)}, "limits": limits}
+
+    async def _conversation(self, name: str) -> dict[str, Any]:
+        """The newest requests of a conversation, the newest first, and what became of its messages."""
+        answers = await self.peers.ask({"ask": "conversation", "name": name})
+        found = sorted((one for answer in answers for one in answer), key=lambda one: one["at"])[-MAX_REQUESTS:]
+        if not found:
+            raise gone()
+        messages = fates(found)
+        requests = [{key: value for key, value in one.items() if key != "rows"} for one in reversed(found)]
+        return {"conversation": name, "requests": requests, **summary(messages), "messages": messages}
 
     async def _states(self) -> list[Any]:
         at, found = self._learned
@@ -172,8 +217,11 @@ class Page:
             return recent(state["asked"].get(name, ()) for state in states)
 
         default = {"name": "default", "url": without_credentials(served.gateway.settings.upstream)}
-        if served.routes is None:
-            return [{**default, "requests": None, "failed": None, "recent": last("")}]
+        if served.routes is None:  # then nothing counts requests by upstream
+            results = values.by(REQUESTS, "result")
+            asked_of = sum(count for result, count in results.items() if result not in NEVER_SENT)
+            failed_of = sum(results[result] for result in ("upstream_error", "broken_off"))
+            return [{**default, "requests": int(asked_of), "failed": int(failed_of), "recent": last("")}]
         asked = values.by_pair("plimsoll_upstream_requests_total", "upstream", "status")
         urls = {row.name: without_credentials(row.url or row.provider) for row in served.rules.upstreams}
         return [

@@ -35,6 +35,7 @@ def entry(recent: Recent, kept: Kept) -> Entry:
         "model_sent": printable(o.model_sent),
         "upstream": o.upstream,
         "caller": o.caller,
+        "conversation": kept.conversation,
         "window": o.window,
         "window_source": o.window_source,
         "quality": o.quality,

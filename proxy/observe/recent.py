@@ -40,21 +40,24 @@ class TextSource(Protocol):
 
 
 class Shown(NamedTuple):
-    """What is kept of a request besides its outcome: what became of its messages, packed, and its texts."""
+    """What is kept of a request besides its outcome: what became of its messages, packed, its texts, and a name for the
+    conversation that it belongs to; empty if that is not known."""
 
     breakdown: bytes = b""
     texts: TextSource | None = None
+    conversation: str = ""
 
 
 class Kept(NamedTuple):
-    """A request: its number, the end of its answer in seconds since 1970, and its outcome."""
+    """A request: its number, the end of its answer in seconds since 1970, its outcome, and its conversation's name."""
 
     number: int
     at: float
     outcome: Outcome
+    conversation: str = ""
 
 
-_Raw = tuple[int, float, Outcome]  # a `Kept`: to make one takes as long as all else that a request adds
+_Raw = tuple[int, float, Outcome, str]  # a `Kept`: to make one takes as long as all else that a request adds
 
 
 class Recent:
@@ -93,7 +96,7 @@ class Recent:
             self._full_at = max(self._full_at, now) + 1 / MOST_A_SECOND
         if len(outcome.model) > MAX_NAME:  # that of another model is the operator's
             outcome = _shortened(outcome)
-        raw = (number, self._clock(), outcome)
+        raw = (number, self._clock(), outcome, "" if shown is None else shown.conversation)
         self._latest.append(raw)
         if not is_ordinary:
             self._remarkable.append(raw)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from xxhash import xxh3_64
+
 from proxy.model.api import Api
-from proxy.model.conversation import TEXTS, Message, PartKind
+from proxy.model.conversation import TEXTS, Kind, Message, PartKind
 from proxy.model.plan import Plan
 from proxy.observe.recent import Shown
 from proxy.observe.recording.recorded_bodies import Headers
 from proxy.request.credentials import credentials_of
+from proxy.upstreams.internal_client import caller_of
 from proxy.wire.breakdown import pack, shown_role
 from proxy.wire.key_texts import HIDDEN
 from proxy.wire.keys import Keys, as_keys, hidden_text
@@ -21,6 +25,8 @@ from proxy.wire.segments import segments
 
 MAX_TEXT = 100_000  # characters of one message that the page shows
 MAX_MESSAGES = 2_000
+OPENING = 200  # characters of instructions: behind these there may be the time, which changes from turn to turn
+SEED = secrets.randbits(64)  # of the names of conversations; workers are forked, so it is the same in all
 SHOWN_KINDS = TEXTS | {PartKind.CALL, PartKind.REASONING, PartKind.INPUT}
 
 
@@ -33,22 +39,36 @@ class Keeping:
     def of_plan(self, plan: Plan, headers: Headers = ()) -> Shown:
         """What is kept of a plan. No draft is kept: with the messages of one, all of the body would stay. `headers`:
         of the request; no text shows what is a key in them."""
-        packed = pack(plan)
+        packed, conversation = pack(plan), conversation_of(plan, headers)
         if not self.texts:
-            return Shown(packed)
-        return Shown(
-            packed,
-            PlannedTexts(
-                tuple(plan.before.messages),
-                tuple(plan.draft.messages),
-                tuple(rows(plan, lines=False)),
-                as_keys(credentials_of(headers)),
-            ),
+            return Shown(packed, None, conversation)
+        texts = PlannedTexts(
+            tuple(plan.before.messages),
+            tuple(plan.draft.messages),
+            tuple(rows(plan, lines=False)),
+            as_keys(credentials_of(headers)),
         )
+        return Shown(packed, texts, conversation)
 
     def of_body(self, body: bytes, api: Api, headers: Headers = ()) -> Shown:
         """What is kept of a request that was not planned, if texts are kept."""
         return Shown(b"", BodyTexts(api, body, as_keys(credentials_of(headers))))
+
+
+def conversation_of(plan: Plan, headers: Headers) -> str:
+    """A name for the conversation of a request, the same for all of its turns and in all workers: a hash, under a key
+    that ends with the process, of who sends it, how its instructions begin, and what its first user message says.
+    Empty without such a message. It tells nothing of the content, and decides nothing."""
+    if plan.before.texts:
+        return ""
+    hashed = xxh3_64(caller_of(headers), seed=SEED)
+    for message in plan.before.messages:
+        if message.kind is Kind.INSTRUCTION:
+            hashed.update(message.text()[:OPENING].encode("utf-8", "replace"))
+        elif message.kind is Kind.USER:
+            hashed.update(b"\0" + message.own_text().encode("utf-8", "replace"))
+            return hashed.hexdigest()
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

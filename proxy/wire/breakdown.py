@@ -53,6 +53,11 @@ def pack(plan: Plan) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(made), 1)
 
 
+def rows_of(packed: bytes) -> list[Row]:
+    """The rows of a packed breakdown; none where it has none."""
+    return _DECODER.decode(zlib.decompress(packed)).rows if packed else []
+
+
 def as_figures(packed: bytes) -> Mapping[str, Any]:
     """The JSON of a packed breakdown, as `/inspect` has it; without figures for an empty one."""
     if not packed:

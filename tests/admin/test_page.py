@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import socket
 import types
+import zlib
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proxy.admin import page as module
+from proxy.admin.conversations import MAX_ROWS
 from proxy.app import create_admin
 from proxy.config.settings import read_settings
 from proxy.model.outcome import Outcome
@@ -18,6 +23,8 @@ from proxy.model.structs import replace
 from proxy.observe import recent
 from proxy.observe.recent import Shown
 from proxy.services import Services, build
+from proxy.wire.breakdown import Breakdown
+from proxy.wire.rows import Row
 from tests.serving import eventually, run
 
 FITTED = Outcome("chat", "fitted", 200, "fit", "default", "gpt-4o", "gpt-4o", 1000, prompt=900, load_before=1.1)
@@ -138,7 +145,7 @@ def test_an_overview_that_is_asked_for_while_workers_forget_is_not_kept() -> Non
         body = json.dumps({"model": "gpt-4o"}).encode()
         assert (await asked(made, "/api/forget", "POST", body, x_plimsoll_admin=page.token))[0] == 200
         await page.overview()
-        assert states == ["state", "forget", "state"]
+        assert [ask for ask in states if ask != "periods"] == ["state", "forget", "state"]
         await made.close()
 
     run(test())
@@ -166,7 +173,7 @@ def test_the_overview_names_upstreams_settings_and_versions() -> None:
         _, found = await asked(made, "/api/overview")
         (upstream,) = found["upstreams"]
         assert upstream.pop("recent")["requests"] == 0
-        assert upstream == {"name": "default", "url": "http://me.example/v1", "requests": None, "failed": None}
+        assert upstream == {"name": "default", "url": "http://me.example/v1", "requests": 0, "failed": 0}
         assert found["version"]["plimsoll"] and found["workers"] == {"count": 1, "reached": 1}
         assert "sk-secret" not in json.dumps(found) and found["content"] is False
         await made.close()
@@ -219,5 +226,105 @@ def test_texts_go_where_no_request_comes_and_nobody_looks(monkeypatch: pytest.Mo
         await eventually(lambda: not kept, 30)
         await made.close()
         await asyncio.sleep(0)
+
+    run(test())
+
+
+CALLERS = """
+[[caller]]
+name = "team-a"
+match = { headers = ["team-a"] }
+window = 32000
+budget = "small"
+
+[[caller]]
+name = "team-b"
+match = { headers = ["team-b"] }
+models = ["gpt-4o*"]
+"""
+
+
+def test_the_overview_says_which_pod_it_is_what_holds_and_what_the_limit_of_each_caller_is(tmp_path: Path) -> None:
+    (tmp_path / "callers.toml").write_text(CALLERS)
+
+    async def test() -> None:
+        made = services(
+            PLIMSOLL_RULES=str(tmp_path),
+            PLIMSOLL_CALLER_HEADER="x-team",
+            PLIMSOLL_TRUSTED_PROXIES="10.0.0.0/8",
+            CONTEXT_TOTAL_TOKEN_LIMIT="64000",
+        )
+        made.metrics.observe(replace(FITTED, caller="team-a", prompt_sent=700))
+        _, found = await asked(made, "/api/overview")
+        assert found["pod"] == socket.gethostname()
+        assert found["holds"] == {
+            "mode": "fit",
+            "ladder": "default",
+            "window_cap": 64_000,
+            "upstream": "http://me.example/v1",
+        }
+        limits = {row["name"]: row for row in found["limits"]}
+        assert (limits["team-a"]["window"], limits["team-a"]["budget"]) == (32_000, "small")
+        assert limits["team-b"]["models"] == ["gpt-4o*"]
+        for period in ("5m", "1h", "all"):
+            callers = found["periods"][period]["callers"]
+            assert [(one["caller"], one["prompt"], one["saved"]) for one in callers if one["requests"]] == [
+                ("team-a", 900, 200)
+            ]
+        assert sum(one[0] for one in found["periods"]["minutes"]) == 1
+        await made.close()
+
+    run(test())
+
+
+def test_a_conversation_says_what_was_dropped_since_when_and_what_came_back() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        add = made.page.recent.add
+        for dropped in (False, True, False):
+            row = Row(3, "user", "dropped" if dropped else "kept", "", "older, and no room", 90, 0 if dropped else 90)
+            breakdown = msgspec.msgpack.encode(Breakdown([row], 0, (0, 0), {}, {}, 1_000, "rules", 1_000))
+            add(FITTED, Shown(zlib.compress(breakdown), None, "abc"))
+        add(FITTED, Shown(b"", None, "other"))
+        status, found = await asked(made, "/api/conversations/abc")
+        assert status == 200 and len(found["requests"]) == 3 and "rows" not in found["requests"][0]
+        assert found["requests"][0]["conversation"] == "abc"
+        [lost] = found["messages"]
+        assert [change["state"] for change in lost["changes"]] == ["dropped", "kept"] and lost["state"] == "kept"
+        assert lost["changes"][0]["request"] == found["requests"][1]["id"]
+        assert (found["gone"], found["back"]) == (0, 1)
+        for path in ("/api/conversations/none", "/api/conversations/", "/api/conversations"):
+            assert (await asked(made, path))[0] == 404
+        assert (await asked(made, "/api/conversations/abc", "POST"))[0] == 405
+        await made.close()
+
+    run(test())
+
+
+def test_of_very_long_conversations_no_more_rows_are_read_than_take_long() -> None:
+    async def test() -> None:
+        made = services()
+        assert made.page is not None
+        rows = [Row(i, "user", "dropped", "", "older, and no room", 9, 0) for i in range(2_000)]
+        packed = zlib.compress(msgspec.msgpack.encode(Breakdown(rows, 0, (0, 0), {}, {}, 1_000, "rules", 1_000)))
+        for _ in range(30):
+            made.page.recent.add(FITTED, Shown(packed, None, "abc"))
+        _, found = await asked(made, "/api/conversations/abc")
+        assert len(found["requests"]) == MAX_ROWS // 2_000
+        await made.close()
+
+    run(test())
+
+
+def test_U23_the_only_upstream_has_its_requests_and_failures() -> None:
+    async def test() -> None:
+        made = services()
+        for result, status in (("passed", 200), ("upstream_error", 502), ("unfit", 400)):
+            made.metrics.observe(replace(FITTED, result=result, status=status))
+        _, found = await asked(made, "/api/overview")
+        [upstream] = found["upstreams"]
+        assert (upstream["requests"], upstream["failed"]) == (2, 1)
+        await made.close()
 
     run(test())

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 from proxy.apis.openai_chat import API
+from proxy.observe.recording.recorded_bodies import Headers
 from proxy.request.shown import MAX_TEXT, BodyTexts, Keeping, PlannedTexts
 from proxy.wire.breakdown import pack
-from tests.makers import user
-from tests.wire.test_rows import CUT
+from tests.makers import assistant, system, user
+from tests.wire.test_rows import CUT, planned
 
 BODY = json.dumps({"model": "m", "messages": [user("hi"), user("x" * (MAX_TEXT + 1))]}).encode()
 
 
 def test_without_texts_nothing_of_a_message_is_kept() -> None:
-    assert Keeping().of_plan(CUT) == (pack(CUT), None)
+    packed, texts, conversation = Keeping().of_plan(CUT)
+    assert (packed, texts) == (pack(CUT), None) and re.fullmatch("[0-9a-f]{16}", conversation)
     assert b"and?" not in pack(CUT) and b"be kind" not in pack(CUT)
+
+
+def test_the_turns_of_a_conversation_have_one_name_and_others_have_another() -> None:
+    told = [system("You are kind. It is 10:01."), user("How deep is the harbour?")]
+    later = [system("You are kind. It is 10:09."), *told[1:], assistant("Deep."), user("And the river?")]
+    key = [(b"authorization", b"Bearer sk-a")]
+
+    def name(messages: list[dict[str, Any]], headers: Headers = key) -> str:
+        return Keeping().of_plan(planned(messages, 9_000), headers).conversation
+
+    long = "You are kind. " * 20
+    assert name([system(long + "It is 10:01."), *told[1:]]) == name([system(long + "It is 10:09."), *later[1:]])
+    assert len({name(told), name([told[0], user("How wide?")]), name(told, [(b"authorization", b"Bearer sk-b")])}) == 3
+    assert name([system("You are kind.")]) == "", "nobody has spoken yet"
 
 
 def test_texts_of_a_plan_have_what_was_cut_marked() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -201,6 +201,11 @@ class Metrics:
             (made.gauges if row.mode else made.counters)[row.name] = {labels: [value] for labels, value in read()}
         made.gauges[IN_FLIGHT.name] = {(): [self.in_flight.value]}
         return made
+
+    def own(self, names: Collection[str]) -> dict[str, Cells]:
+        """The current values of these metrics in this process alone, by name. They change with the next requests."""
+        self._aggregate()
+        return {one.metric.name: one.buffer.cells for one in self._aggregator.series if one.metric.name in names}
 
     def values(self) -> dict[str, Cells]:
         """The current values of all workers together, by the names of the metrics."""
