@@ -21,6 +21,7 @@ from proxy.config.settings import Settings
 from proxy.config.windows import Windows
 from proxy.errors import ConfigError
 from proxy.http.server import workers
+from proxy.http.server.certificate import Certificate
 from proxy.http.server.serve import run
 from proxy.observe.log import AccessLog, event, make_access_log, set_event_style
 from proxy.observe.recording.recording_files import is_open_to_others, problem_of
@@ -65,6 +66,7 @@ def start(
     check_upstreams(settings)
     check_admin(settings)
     check_record(settings)
+    certificate = certificate_of(settings)
     log = make_access_log(settings.log)
     services = build(settings, log, folder, reread, variables)
     listeners = listen(settings.host, settings.port)
@@ -82,9 +84,10 @@ def start(
     ):
         event(remark)
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
-    at = f"http://{shown(listeners[0])}/v1"
+    scheme = "http" if certificate is None else "https"
+    at = f"{scheme}://{shown(listeners[0])}/v1"
     event("serves", at=at, upstream=settings.upstream, **through, version=__version__)
-    url = f"http://{shown(admin_listeners[0])}/" if admin_listeners else ""
+    url = f"{scheme}://{shown(admin_listeners[0])}/" if admin_listeners else ""
     if url:
         event(SHUT if is_shut(settings) else OPEN, at=url)
     if on_terminal() and sys.stderr.isatty():
@@ -94,7 +97,7 @@ def start(
         services.budget.serve_as(number)
         if services.page is not None:
             services.page.recent.worker = number
-        _serve(services, log, listeners, admin_listeners, ready)
+        _serve(services, log, listeners, admin_listeners, ready, certificate)
 
     def gone(pid: int) -> None:
         services.metrics.end(pid)
@@ -132,6 +135,15 @@ def _meet(host: str | None, other: str) -> bool:
         return True
     pairs = ((host, other), (other, host))
     return any(a in WILDCARDS and (b == "localhost" or (":" in a) is (":" in b)) for a, b in pairs)
+
+
+def certificate_of(settings: Settings) -> Certificate | None:
+    """The certificate of our own ports; None if they speak no TLS. Raises `ConfigError`."""
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise ConfigError("PLIMSOLL_TLS_KEY needs PLIMSOLL_TLS_CERT")
+        return None
+    return Certificate(settings.tls_cert, settings.tls_key, event)
 
 
 def check_record(settings: Settings) -> None:
@@ -192,8 +204,15 @@ def _serve(
     listeners: list[socket.socket],
     admin_listeners: list[socket.socket],
     ready: Callable[[], None],
+    certificate: Certificate | None,
 ) -> None:
     settings = services.settings
+
+    def reload() -> None:
+        services.reloader.request()
+        if certificate is not None:
+            certificate.request()
+
     settle()
     run(
         create_app(services),
@@ -211,7 +230,8 @@ def _serve(
         read_seconds=settings.body_timeout,
         error_body=error_body,
         event=event,
-        on_hangup=None if on_terminal() else services.reloader.request,
+        on_hangup=None if on_terminal() else reload,
+        certificate=certificate,
     )
     services.metrics.publish()
     log.close()

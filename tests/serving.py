@@ -17,6 +17,7 @@ from proxy.http.callbacks import Event, ignore
 from proxy.http.client.pool import Timeouts
 from proxy.http.receiving import Receive, Scope
 from proxy.http.relay import Send
+from proxy.http.server.certificate import Certificate
 from proxy.http.server.port import Asgi
 from proxy.http.server.protocol import Protocol
 from proxy.http.server.serve import Config, Server
@@ -42,9 +43,11 @@ async def eventually(true: Callable[[], object], seconds: float = 60.0) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(app: Asgi, http: type[Protocol] = Protocol, event: Event = ignore) -> AsyncIterator[Server]:
+async def serving(
+    app: Asgi, http: type[Protocol] = Protocol, event: Event = ignore, certificate: Certificate | None = None
+) -> AsyncIterator[Server]:
     """The server, listening on a free port (`server.ports[0]`); without its slow stop."""
-    server = Server(Config(app, "127.0.0.1", 0, error_body, http=http), event=event)
+    server = Server(Config(app, "127.0.0.1", 0, error_body, http=http, certificate=certificate), event=event)
     await server.start()
     try:
         yield server

@@ -23,10 +23,10 @@ class RequestFailed(Exception):
         self.reached = reached
 
 
-def url_of(host: str, port: int) -> str:
+def url_of(host: str, port: int, scheme: str = "http") -> str:
     """The URL of a proxy that listens on this address."""
     host = LOOPBACK.get(host, host)
-    return f"http://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{scheme}://{host}:{port}"
 
 
 def learned(url: str, model: str, token: str = NO_TOKEN) -> dict[str, Any]:

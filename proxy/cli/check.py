@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.bootstrap import check_admin, readable, unmovable
+from proxy.bootstrap import certificate_of, check_admin, readable, unmovable
 from proxy.config.callers import CallerRules, described, unusable
 from proxy.config.doubts import check_upstreams, doubts
 from proxy.config.rules import check_rules, load_rules
@@ -54,4 +54,5 @@ def _check_start(settings: Settings | None) -> list[str]:
         return []
     check_upstreams(settings)
     check_admin(settings)
+    certificate_of(settings)
     return unmovable(build(replace(settings, record=None), lambda outcome: None, variables=None))

@@ -68,7 +68,8 @@ from proxy.model.lenient_json import raw_fields
 AddParser = Callable[..., argparse.ArgumentParser]  # of `argparse`, for one command
 MAX_HELP_WIDTH = 110  # columns
 LOCAL = "127.0.0.1"
-GIVEN_BY_RUN = frozenset(("host", "port", "admin_host", "admin_port", "log", "workers"))  # what `run` decides itself
+# What `run` decides itself.
+GIVEN_BY_RUN = frozenset(("host", "port", "admin_host", "admin_port", "log", "workers", "tls_cert", "tls_key"))
 # The settings that a plan depends on.
 PLAN_SETTINGS = ("rules", "ladder", "max_body", "llm_fallback_enabled", "llm_allowed_fallback_models")
 BUDGET_SETTINGS = ("context_total_token_limit", "context_recent_history_token_budget", "context_rag_token_budget")

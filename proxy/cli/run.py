@@ -35,7 +35,8 @@ UPSTREAM = "PLIMSOLL_UPSTREAM"
 START_TIMEOUT_S = 60.0  # a first start on a slow machine reads its modules from disk
 POLL_S = 0.02
 STOP_S = 10.0
-GIVEN = frozenset(("host", "port", "admin_host", "admin_port", "log", "upstream", "workers"))  # by this command itself
+# By this command itself.
+GIVEN = frozenset(("host", "port", "admin_host", "admin_port", "log", "upstream", "workers", "tls_cert", "tls_key"))
 FORWARDED = tuple(s for s in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2") if hasattr(signal, s))
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of a shell
 

@@ -121,13 +121,10 @@ def top(arguments: argparse.Namespace) -> int:
 
 def _url_of(settings: Settings) -> str:
     """The URL of the admin endpoints of a proxy with these settings; "" if its port is chosen at start."""
+    host, port, scheme = settings.host, settings.port, "http" if settings.tls_cert is None else "https"
     if settings.admin_port is not None:
-        return (
-            admin_client.url_of(settings.admin_host or settings.host, settings.admin_port)
-            if settings.admin_port
-            else ""
-        )
-    return admin_client.url_of(settings.host, settings.port) if settings.port else ""
+        host, port = settings.admin_host or host, settings.admin_port
+    return admin_client.url_of(host, port, scheme) if port else ""
 
 
 def _call(function: Callable[[str, str, str], dict[str, Any]], url: str, model: str) -> dict[str, Any]:

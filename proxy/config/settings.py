@@ -70,6 +70,8 @@ class Settings:
     min_rate: float
     max_connections: int
     max_per_address: int
+    tls_cert: Path | None
+    tls_key: Path | None
     upstream_ca: Path | None
     upstream_cert: Path | None
     upstream_key: Path | None
@@ -236,6 +238,13 @@ SETTINGS = (
         "0",
         "maximum connections of one client address to each process; 0: none, as it must be behind an ingress",
     ),
+    Setting(
+        "PLIMSOLL_TLS_CERT",
+        optional(Path),
+        "",
+        "our own certificate chain (PEM): both ports then speak TLS, and follow the file",
+    ),
+    Setting("PLIMSOLL_TLS_KEY", optional(Path), "", "its private key (PEM), if in a separate file"),
     Setting("PLIMSOLL_UPSTREAM_CA", optional(Path), "", "file of additional trusted certificate authorities (PEM)"),
     Setting("PLIMSOLL_UPSTREAM_CERT", optional(Path), "", "client certificate (PEM) for upstreams that request one"),
     Setting(

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -149,7 +150,12 @@ class Running:
 
     def connection(self, timeout: float = 60, admin: bool = False) -> http.client.HTTPConnection:
         """A connection to the proxy: all requests on it meet the same worker."""
-        return http.client.HTTPConnection("127.0.0.1", self.admin_port if admin else self.port, timeout=timeout)
+        port = self.admin_port if admin else self.port
+        if any('"https://' in line for line in self.lines):
+            unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+            return http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=unverified)
+        return http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
@@ -253,7 +259,7 @@ def _read(made: Running) -> None:
 def _until_ready(made: Running, admin: bool) -> None:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and made.process.poll() is None:
-        ports = [int(found[1]) for line in list(made.lines) if (found := re.search(r"http://[^/ ]*:(\d+)/", line))]
+        ports = [int(found[1]) for line in list(made.lines) if (found := re.search(r"https?://[^/ ]*:(\d+)/", line))]
         if len(ports) > admin:
             made.port, made.admin_port = ports[0], ports[1] if admin else 0
             with contextlib.suppress(OSError, http.client.HTTPException):

@@ -155,7 +155,7 @@ class Protocol(asyncio.Protocol):
             "asgi": ASGI,
             "server": _address(transport.get_extra_info("sockname")),
             "client": self._client,
-            "scheme": "http",
+            "scheme": "http" if transport.get_extra_info("sslcontext") is None else "https",
             "root_path": "",
         }
         self._start_head_timer()

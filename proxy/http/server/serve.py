@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
+from typing import Any
 
 import uvloop
 
 from proxy.http.callbacks import ErrorBody, Event, RateLimitedEvent, ignore
+from proxy.http.server.certificate import Certificate
 from proxy.http.server.lifespan import Lifespan
 from proxy.http.server.port import Asgi, Port
 from proxy.http.server.protocol import MIN_RATE, READ_RATE_SECONDS, Protocol
@@ -27,6 +29,8 @@ BACKLOG = 2048  # connections that the kernel queues until they are accepted
 POLL_SECONDS = 0.1  # between two checks for a stop
 SHUTDOWN_DELAY_SECONDS = 1.0  # from the end of readiness to closed ports: load balancers must see the first
 MIN_DRAIN = 1.0  # seconds
+HANDSHAKE_SECONDS = 10.0  # of TLS: until then nothing else bounds a connection
+GOODBYE_SECONDS = 2.0  # that a client gets to end TLS after us
 START_FAILED = 3  # exit code
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -35,7 +39,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Config:
     """An application, and the host and port that it listens on; port 0 is any free port. `drain` is the timeout in
     seconds for running requests when the server stops. The class attributes of `http` are the limits of a connection,
-    `per_address` is that of the connections of one address, 0: none.
+    `per_address` is that of the connections of one address, 0: none. `certificate`: of a port that speaks TLS.
     """
 
     app: Asgi
@@ -45,6 +49,7 @@ class Config:
     drain: float = 30.0
     http: type[Protocol] = Protocol
     per_address: int = 0
+    certificate: Certificate | None = None
 
 
 class Server:
@@ -81,6 +86,7 @@ class Server:
         )
         self.listeners: list[asyncio.Server] = []
         self.admin_listeners: list[asyncio.Server] = []
+        self._following: asyncio.Task[None] | None = None
         self._signals_received: list[int] = []
         self._forced = False
 
@@ -130,6 +136,8 @@ class Server:
         self.listeners = await _listen(self._config, self.port, self._sockets)
         if self._admin is not None and self._admin_port is not None:
             self.admin_listeners = await _listen(self._admin, self._admin_port, self._admin_sockets)
+        if self._config.certificate is not None:
+            self._following = asyncio.create_task(self._config.certificate.follow())
         self.started = True
         self._ready()
 
@@ -155,6 +163,8 @@ class Server:
         for bound in self._sockets:
             bound.close()
         await self._wait_for_requests(until)
+        if self._following is not None:
+            self._following.cancel()
         if not self._forced:
             await self.lifespan.stop()
         if self._admin_port is not None:
@@ -184,10 +194,16 @@ class Server:
 
 
 async def _listen(config: Config, port: Port, sockets: Sequence[socket.socket]) -> list[asyncio.Server]:
-    listen = partial(asyncio.get_running_loop().create_server, partial(config.http, port), backlog=BACKLOG)
+    tls = {} if config.certificate is None else _tls(config.certificate)
+    listen = partial(asyncio.get_running_loop().create_server, partial(config.http, port), backlog=BACKLOG, **tls)
     if not sockets:
         return [await listen(config.host, config.port)]
     return [await listen(sock=bound) for bound in sockets]
+
+
+def _tls(certificate: Certificate) -> dict[str, Any]:
+    seconds = {"ssl_handshake_timeout": HANDSHAKE_SECONDS, "ssl_shutdown_timeout": GOODBYE_SECONDS}
+    return {"ssl": certificate.context, **seconds}
 
 
 def _any_readable(listeners: Sequence[asyncio.Server], port: Port) -> bool:
@@ -228,6 +244,7 @@ def run(
     event: Event = ignore,
     on_hangup: Callable[[], None] | None = None,
     per_address: int = 0,
+    certificate: Certificate | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, drains, and returns.
 
@@ -237,6 +254,7 @@ def run(
     ready: called once all ports are open.
     on_hangup: called on each SIGHUP; None: SIGHUP is a stop signal.
     per_address: connections that one address may have at once to `port`, 0: any number.
+    certificate: both ports speak TLS with it, and follow its files.
     min_rate, read_seconds: bytes per second, and the interval in seconds over which they are measured. A client that
     reads a pending response more slowly is disconnected.
     """
@@ -244,8 +262,8 @@ def run(
     http = type("Protocol", (Protocol,), {"min_rate": min_rate, "read_seconds": read_seconds})
     admin_config = None
     if admin is not None and admin_port is not None:
-        admin_config = Config(admin, admin_host or host, admin_port, error_body)
-    config = Config(app, host, port, error_body, drain, http, per_address)
+        admin_config = Config(admin, admin_host or host, admin_port, error_body, certificate=certificate)
+    config = Config(app, host, port, error_body, drain, http, per_address, certificate)
     server = Server(
         config,
         admin_config,
