@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 KUSTOMIZE = DEPLOY / "kustomize"
 CHART = DEPLOY / "helm" / "plimsoll"
-FOLDERS = ("gateway", "overlays/gateway", "overlays/sidecar")  # what can be applied; the others are parts of these
+# What can be applied; the others are parts of these.
+FOLDERS = ("gateway", "overlays/gateway", "overlays/keda", "overlays/sidecar")
 VALUES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").glob("*-values.yaml"))
 Object = dict[str, Any]
 

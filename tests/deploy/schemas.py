@@ -15,11 +15,13 @@ from referencing import Registry, Resource
 
 from tests.deploy.renders import Object, missing
 
-VERSIONS = ("1.30", "1.33", "1.37")  # the oldest that the gateway runs on, one between, the newest that is known
+# The oldest that the gateway runs on, two between, the newest that is known.
+VERSIONS = ("1.30", "1.33", "1.35", "1.37")
 
-# The fields of the Prometheus operator's two kinds that our manifests use, as its API reference has them. Its own
+# The fields of the Prometheus operator's three kinds that our manifests use, as its API reference has them. Its own
 # definitions accept unknown fields, which the API server then drops: here they are problems.
 TEXT, TEXTS = {"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}
+COUNT = {"type": "integer", "minimum": 0}
 DURATION = {"type": "string", "pattern": "^([0-9]+(y|w|d|h|m|s|ms))+$"}
 
 
@@ -41,7 +43,14 @@ METADATA = fields(("name",), name=TEXT, namespace=TEXT, labels=TEXTS, annotation
 MATCH = fields(("key", "operator"), key=TEXT, operator={"enum": ["In", "NotIn", "Exists", "DoesNotExist"]})
 RELABELING = fields(("action",), action={"enum": ["labeldrop"]}, regex=TEXT)
 ENDPOINT = fields(
-    ("port",), port=TEXT, path=TEXT, interval=DURATION, scrapeTimeout=DURATION, relabelings=rows(RELABELING)
+    ("port",),
+    port=TEXT,
+    path=TEXT,
+    scheme={"enum": ["http", "https"]},
+    tlsConfig=fields(insecureSkipVerify={"type": "boolean"}),
+    interval=DURATION,
+    scrapeTimeout=DURATION,
+    relabelings=rows(RELABELING),
 )
 RULE = {
     **fields(("expr",), alert=TEXT, record=TEXT, expr=TEXT, labels=TEXTS, annotations=TEXTS, **{"for": DURATION}),
@@ -54,6 +63,12 @@ OPERATOR = {
         podTargetLabels=rows(TEXT),
         podMetricsEndpoints=rows(ENDPOINT),
     ),
+    "ServiceMonitor": fields(
+        ("selector", "endpoints"),
+        selector=fields(matchLabels=TEXTS),
+        podTargetLabels=rows(TEXT),
+        endpoints=rows(ENDPOINT),
+    ),
     "PrometheusRule": fields(
         ("groups",),
         groups=rows(fields(("name", "rules"), name=TEXT, interval=DURATION, rules=rows(RULE))),
@@ -61,18 +76,58 @@ OPERATOR = {
 }
 
 
+# Of the Gateway API and of KEDA: the fields that our manifests use, as their references have them.
+BEHAVIOR = fields(scaleDown=fields(stabilizationWindowSeconds=COUNT))
+TRIGGER = fields(
+    ("type", "metadata"),
+    type={"enum": ["cpu", "prometheus"]},
+    metricType={"enum": ["AverageValue"]},
+    metadata=fields(value=TEXT, containerName=TEXT, serverAddress=TEXT, query=TEXT, threshold=TEXT),
+)
+PATHS = fields(path=fields(("type", "value"), type={"enum": ["PathPrefix"]}, value=TEXT))
+OTHERS = {
+    "HTTPRoute": fields(
+        ("parentRefs", "rules"),
+        parentRefs=rows(fields(("name",), name=TEXT, namespace=TEXT, sectionName=TEXT)),
+        hostnames=rows(TEXT),
+        rules=rows(
+            fields(
+                matches=rows(PATHS),
+                timeouts=fields(request=DURATION, backendRequest=DURATION),
+                backendRefs=rows(fields(("name", "port"), name=TEXT, port=COUNT)),
+            )
+        ),
+    ),
+    "ScaledObject": fields(
+        ("scaleTargetRef", "triggers"),
+        scaleTargetRef=fields(("name",), name=TEXT),
+        minReplicaCount=COUNT,
+        maxReplicaCount=COUNT,
+        advanced=fields(horizontalPodAutoscalerConfig=fields(behavior=BEHAVIOR)),
+        triggers=rows(TRIGGER),
+    ),
+}
+# By API: the schemas of kinds whose own definitions Kubernetes does not have.
+DEFINED = {
+    "monitoring.coreos.com/v1": OPERATOR,
+    "gateway.networking.k8s.io/v1": OTHERS,
+    "keda.sh/v1alpha1": OTHERS,
+}
+
+
 def problems(made: Object, version: str) -> list[str]:
     """What the schemas of this version of Kubernetes have against an object."""
-    if made["apiVersion"] == "monitoring.coreos.com/v1":
-        validator = operator_validator(made["kind"])
+    if made["apiVersion"] in DEFINED:
+        validator = defined_validator(made["apiVersion"], made["kind"])
     else:
         validator = kubernetes_validator(made["apiVersion"], made["kind"], version)
     return [f"{made['kind']} {error.json_path}: {error.message}" for error in validator.iter_errors(made)]
 
 
 @cache
-def operator_validator(kind: str) -> Draft202012Validator:
-    schema = fields(("metadata", "spec"), apiVersion=TEXT, kind={"const": kind}, metadata=METADATA, spec=OPERATOR[kind])
+def defined_validator(api: str, kind: str) -> Draft202012Validator:
+    spec = DEFINED[api][kind]
+    schema = fields(("metadata", "spec"), apiVersion=TEXT, kind={"const": kind}, metadata=METADATA, spec=spec)
     return Draft202012Validator(schema)
 
 

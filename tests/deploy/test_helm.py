@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
+from jsonschema import Draft7Validator  # type: ignore[import-untyped]
 
 from proxy import __version__
+from proxy.config.settings import SETTINGS
+from proxy.config.values import Parser
+from tests.deploy import values_schema
 from tests.deploy.renders import (
     CHART,
     DEPLOY,
@@ -43,7 +47,8 @@ def test_lint_has_nothing_against_it(name: str) -> None:
 
 
 def test_one_file_sets_every_value() -> None:
-    assert set(keys(DEFAULTS)) - set(keys(values_of("everything"))) == {"securityContext"}
+    unset = set(keys(DEFAULTS)) - set(keys(values_of("everything")))
+    assert {path for path in unset if not TIMES.match(path.rpartition(".")[0])} == {"securityContext"}
 
 
 def keys(values: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -62,7 +67,9 @@ def closed(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
 
 
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
-CLOSED = {*closed(SCHEMA)} - {"resources"}
+OPEN = ("resources", "settings", "ingress.annotations", "dnsConfig")  # without names of their own in the defaults
+CLOSED = {*closed(SCHEMA)} - {*OPEN}
+TIMES = re.compile(r"probes\.\w+$")  # any of their fields may be left out
 
 
 def test_the_schema_has_every_value_and_no_other() -> None:
@@ -71,7 +78,10 @@ def test_the_schema_has_every_value_and_no_other() -> None:
         schema, values = SCHEMA, DEFAULTS
         for name in path.split("."):
             schema, values = schema["properties"][name], values[name]
-        assert schema["properties"].keys() == values.keys(), path
+        if TIMES.match(path):
+            assert schema["properties"].keys() > values.keys(), path
+        else:
+            assert schema["properties"].keys() == values.keys(), path
 
 
 @pytest.mark.parametrize("path", sorted(keys(DEFAULTS)))
@@ -91,24 +101,109 @@ def test_a_misspelt_value_is_refused(path: str) -> None:
     [
         {"replicaCount": "two"},
         {"image": {"digest": "latest"}},
-        {"settings": {"PLIMSOL_MODE": "observe"}},
-        {"settings": {"PLIMSOLL_PORT": "80"}},
-        {"settings": {"PLIMSOLL_API_KEY": "sk-1"}},
-        {"settings": {"PLIMSOLL_SUMMARY_API_KEY": "sk-1"}},
-        {"settings": {"PLIMSOLL_SECRET": "0123"}},
-        {"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "api-key=1"}},
-        {"settings": {"PLIMSOLL_MODE": ["fit"]}},
         {"rules": {"../ladder.toml": ""}},
         {"service": {"port": 0}},
         {"resources": {"requests": {"memmory": "256Mi"}}},
         {"metrics": {"podMonitor": {"interval": "thirty"}}},
         {"podDisruptionBudget": {"maxUnavailable": "half"}},
+        {"autoscaling": {"enabled": True, "cpu": "", "requestsInFlight": None}},
+        {"autoscaling": {"cpu": "60%"}},
+        {"autoscaling": {"enabled": True, "keda": {"enabled": True}}},
+        {"ingress": {"enabled": True}},
+        {"httpRoute": {"enabled": True}},
+        {"httpRoute": {"timeouts": {"request": "never"}}},
+        {"service": {"sessionAffinity": "Cookie"}},
+        {"probes": {"liveness": {"httpGet": {}}}},
     ],
     ids=json.dumps,
 )
 def test_a_wrong_value_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(Refused):
         charted(values)
+
+
+# Misspelt, wrong, the chart's own, or confidential: a ConfigMap must have none of them.
+NO_SETTINGS: list[tuple[str, Any]] = [
+    ("PLIMSOLL_UPSTREEM", "https://api.openai.com/v1"),
+    ("PLIMSOL_MODE", "observe"),
+    ("PLIMSOLL_WORKER", 2),
+    ("PLIMSOLL_MAXBODY", "10MB"),
+    ("plimsoll_mode", "fit"),
+    ("LLM_FALLBACK", True),
+    ("CONTEXT_TOTAL_TOKENS", 32000),
+    ("OTEL_EXPORTER_ENDPOINT", "http://collector:4318"),
+    ("HTTP_PROXYS", "http://proxy:3128"),
+    ("OPENAI_API_KEY", "sk-1"),
+    ("PLIMSOLL_WORKERS", "two"),
+    ("PLIMSOLL_WORKERS", 0),
+    ("PLIMSOLL_WORKERS", 2.5),
+    ("PLIMSOLL_MODE", ["fit"]),
+    ("PLIMSOLL_MODE", "observer"),
+    ("PLIMSOLL_MAX_BODY", "64 megabytes"),
+    ("PLIMSOLL_READ_TIMEOUT", "ten minutes"),
+    ("PLIMSOLL_MODELS_WINDOWS", "maybe"),
+    ("PLIMSOLL_UPSTREAM", "api.openai.com/v1"),
+    ("OTEL_TRACES_SAMPLER", "sometimes"),
+    ("PLIMSOLL_PORT", 80),
+    ("PLIMSOLL_ADMIN_PORT", 81),
+    ("PLIMSOLL_HOST", "127.0.0.1"),
+    ("PLIMSOLL_DRAIN", 10),
+    ("PLIMSOLL_RULES", "/rules"),
+    ("PLIMSOLL_KEYS", "/keys"),
+    ("PLIMSOLL_TLS_KEY", "/tls/tls.key"),
+    ("PLIMSOLL_API_KEY", "sk-1"),
+    ("PLIMSOLL_SUMMARY_API_KEY", "sk-1"),
+    ("PLIMSOLL_EMBEDDINGS_API_KEY", "sk-1"),
+    ("PLIMSOLL_SECRET", "0123"),
+    ("PLIMSOLL_ADMIN_TOKEN", "0123456789abcdef"),
+    ("PLIMSOLL_REDIS", "redis://:pw@h:6379/0"),
+    ("HTTPS_PROXY", "http://user:pw@proxy:3128"),
+    ("PLIMSOLL_UPSTREAM", "https://user:pw@api.example.com/v1"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=1"),
+    ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=1"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://user:pw@collector:4318"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), NO_SETTINGS, ids=lambda one: str(one))
+def test_M13_a_setting_that_is_misspelt_wrong_or_confidential_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(Refused, match=name):
+        charted({"settings": {name: value}})
+
+
+def test_M13_at_least_thirty_of_them_are_tried_and_every_confidential_setting_is() -> None:
+    assert len(NO_SETTINGS) >= 30
+    assert {row.name for row in SETTINGS if row.confidential} - {name for name, _ in NO_SETTINGS} == {"HTTP_PROXY"}
+
+
+def test_the_schema_of_settings_is_made_from_their_table() -> None:
+    assert values_schema.FILE.read_text() == values_schema.made(), "python -m tests.deploy.values_schema"
+
+
+# Texts that some settings take and others do not.
+TEXTS = """0 1 2 -1 1.5 64MiB 10MB 250ms 10m 32k 1M 200_000 true FALSE yes maybe off observe fit Strict agent asked json
+    auto meta redacted https://api.example.com/v1 http://h:8000 ftp://h redis://h:6379/0 a,b c default two""".split()
+
+
+def test_the_schema_takes_the_texts_that_the_proxy_takes() -> None:
+    """But for free texts, which it does not judge."""
+    schema = SCHEMA["properties"]["settings"]["properties"]
+    free = values_schema.text(values_schema.ANY)
+    judged = [row for row in SETTINGS if row.name in schema and schema[row.name] != free]
+    assert len(judged) > 25
+    for row in judged:
+        validator = Draft7Validator(schema[row.name])
+        assert validator.is_valid(row.default.replace("20_000_000", "20000000")), row.name
+        for text in TEXTS:
+            assert validator.is_valid(text) == _takes(row.parse, text), (row.name, text)
+
+
+def _takes(parse: Parser, text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def without_helms_own(made: list[Object]) -> list[Object]:
@@ -176,6 +271,113 @@ def test_alerts_and_boards_are_shipped_as_they_are() -> None:
     boards = only(made, "ConfigMap")
     assert boards["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert boards["data"] == {path.name: path.read_text() for path in (DEPLOY / "grafana/dashboards").iterdir()}
+
+
+def container_of(values: dict[str, Any]) -> Any:
+    (found,) = pod_of(only(charted(values), "Deployment"))["spec"]["containers"]
+    return found
+
+
+def test_M7_the_autoscaler_goes_by_cpu_and_by_requests_in_flight_or_by_one_of_them() -> None:
+    both = only(charted({"autoscaling": {"enabled": True}}), "HorizontalPodAutoscaler")["spec"]["metrics"]
+    assert [metric["type"] for metric in both] == ["ContainerResource", "Pods"]
+    assert both[0]["containerResource"]["target"] == {"type": "AverageValue", "averageValue": "600m"}
+    assert both[1]["pods"]["target"] == {"type": "AverageValue", "averageValue": "500"}
+    for left_out, kind in (("cpu", "Pods"), ("requestsInFlight", "ContainerResource")):
+        scaling = {"enabled": True, left_out: "" if left_out == "cpu" else None}
+        (metric,) = only(charted({"autoscaling": scaling}), "HorizontalPodAutoscaler")["spec"]["metrics"]
+        assert metric["type"] == kind
+
+
+def test_M7_keda_gets_the_same_targets_and_makes_the_autoscaler_itself() -> None:
+    keda = {"enabled": True, "serverAddress": "http://prometheus:9090"}
+    made = charted({"autoscaling": {"enabled": True, "keda": keda}})
+    assert not [one for one in made if one["kind"] == "HorizontalPodAutoscaler"]
+    assert "replicas" not in only(made, "Deployment")["spec"]
+    cpu, asked = only(made, "ScaledObject")["spec"]["triggers"]
+    assert cpu["metadata"] == {"value": "600m", "containerName": "plimsoll"}
+    assert asked["metadata"]["threshold"] == "500" and asked["metadata"]["serverAddress"] == keda["serverAddress"]
+    kustomize = only(kustomized(KUSTOMIZE / "overlays/keda"), "ScaledObject")["spec"]["triggers"]
+    assert [row["metadata"] | {"serverAddress": ""} for row in (cpu, asked)] == [
+        row["metadata"] | {"serverAddress": ""} for row in kustomize
+    ]
+
+
+def test_M12_with_a_certificate_ports_probes_and_scrapes_speak_tls() -> None:
+    monitors = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}
+    made = charted({"tls": {"secretName": "cert"}, "metrics": monitors})
+    pod = pod_of(only(made, "Deployment"))["spec"]
+    (container,) = pod["containers"]
+    environment = {row["name"]: row["value"] for row in container["env"]}
+    (mount,) = (row for row in container["volumeMounts"] if row["name"] == "plimsoll-tls")
+    assert environment["PLIMSOLL_TLS_CERT"] == f"{mount['mountPath']}/tls.crt"
+    assert environment["PLIMSOLL_TLS_KEY"] == f"{mount['mountPath']}/tls.key"
+    assert {"name": "plimsoll-tls", "secret": {"secretName": "cert"}} in pod["volumes"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    for kind, place in (("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")):
+        (endpoint,) = only(made, kind)["spec"][place]
+        assert (endpoint["scheme"], endpoint["tlsConfig"]) == ("https", {"insecureSkipVerify": True})
+    (service,) = (one for one in made if one["kind"] == "Service" and one["metadata"]["name"] == "plimsoll")
+    assert service["spec"]["ports"][0]["appProtocol"] == "https"
+
+
+def test_M12_an_ingress_and_a_route_let_streams_live_and_buffer_nothing() -> None:
+    ingress, route = {"enabled": True, "hosts": ["llm.example.com"]}, {"enabled": True, "parentRefs": [{"name": "g"}]}
+    made = charted({"ingress": ingress, "httpRoute": route, "tls": {"secretName": "cert"}})
+    told = only(made, "Ingress")["metadata"]["annotations"]
+    nginx = {name.rpartition("/")[2]: value for name, value in told.items()}
+    assert (nginx["proxy-buffering"], nginx["proxy-request-buffering"]) == ("off", "off")
+    assert int(nginx["proxy-read-timeout"]) >= 3600 and int(nginx["proxy-send-timeout"]) >= 3600
+    assert nginx["backend-protocol"] == "HTTPS" and nginx["proxy-body-size"] == "64m"
+    (rule,) = only(made, "HTTPRoute")["spec"]["rules"]
+    assert rule["timeouts"] == {"request": "0s", "backendRequest": "0s"}
+    (backend,) = rule["backendRefs"]
+    assert backend == {"name": "plimsoll", "port": 8080}
+
+
+def test_M14_what_operators_add_is_where_they_expect_it() -> None:
+    values = values_of("everything")
+    made = charted(values)
+    deployment = only(made, "Deployment")
+    spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
+    assert all(one["metadata"]["labels"].items() >= values["commonLabels"].items() for one in chart_objects(made))
+    assert not spec["selector"]["matchLabels"].keys() & values["commonLabels"].keys(), "a selector never changes"
+    assert deployment["metadata"]["annotations"] == values["deploymentAnnotations"]
+    assert (spec["minReadySeconds"], spec["strategy"]) == (10, values["strategy"])
+    assert {name: pod[name] for name in ("dnsPolicy", "dnsConfig", "hostAliases")} == {
+        name: values[name] for name in ("dnsPolicy", "dnsConfig", "hostAliases")
+    }
+    assert pod["initContainers"] == values["initContainers"] and pod["containers"][1:] == values["extraContainers"]
+    container = pod["containers"][0]
+    assert container["startupProbe"]["failureThreshold"] == 90
+    assert container["livenessProbe"]["initialDelaySeconds"] == 30 and container["livenessProbe"]["periodSeconds"] == 10
+    (service,) = (one for one in made if one["kind"] == "Service" and "clusterIP" not in one["spec"])
+    assert service["spec"]["sessionAffinity"] == "ClientIP"
+    names = {one["metadata"]["name"] for one in made if one["kind"] == "ConfigMap"}
+    assert {"plimsoll-authorities", "plimsoll-eu-more"} <= names, "both kinds of extra objects are templates"
+
+
+def chart_objects(made: list[Object]) -> list[Object]:
+    """The objects that the chart itself makes."""
+    return [one for one in made if "labels" in one["metadata"]]
+
+
+def test_M14_a_rollout_is_spread_by_itself() -> None:
+    spec = pod_of(only(charted({}), "Deployment"))["spec"]
+    for constraint in spec["topologySpreadConstraints"]:
+        assert constraint["matchLabelKeys"] == ["pod-template-hash"]
+
+
+def test_M14_a_service_monitor_selects_its_own_service_alone() -> None:
+    made = charted({"metrics": {"serviceMonitor": {"enabled": True}}})
+    monitor = only(made, "ServiceMonitor")["spec"]
+    services = [one for one in made if one["kind"] == "Service"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    (selected,) = (one for one in services if wanted <= one["metadata"]["labels"].items())
+    assert selected["metadata"]["name"] == "plimsoll-metrics"
+    assert selected["spec"]["ports"][0]["name"] == monitor["endpoints"][0]["port"]
+    assert len(services) == 2 and monitor["podTargetLabels"] == ["plimsoll"]
 
 
 def test_versions_are_those_of_the_proxy() -> None:

@@ -191,6 +191,7 @@ def test_a_misspelt_field_of_a_kustomization_is_refused(file: Path, tmp_path: Pa
 def overlay_with(folder: Path) -> Path:
     """A folder that can be rendered and uses this one."""
     parts = {"kustomize/sidecar": "sidecar", "kustomize/monitoring": "gateway", "kustomize/autoscaling": "gateway"}
+    parts["kustomize/autoscaling/keda"] = "keda"
     overlay = parts.get(str(folder))
     return folder if overlay is None else Path("kustomize/overlays") / overlay
 

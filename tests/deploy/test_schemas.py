@@ -1,4 +1,4 @@
-"""Every manifest is valid for three versions of Kubernetes, and for namespaces that enforce the restricted profile."""
+"""Every manifest is valid for four versions of Kubernetes, and for namespaces that enforce the restricted profile."""
 
 from __future__ import annotations
 

@@ -70,8 +70,10 @@ def test_rules_in_config_maps_have_no_problems(tmp_path: Path) -> None:
 
 def test_every_selector_selects_the_pods_of_its_own_render() -> None:
     for name, made in every_render().items():
-        labels = [pod_of(one)["metadata"]["labels"] for one in made if pod_of(one)]
+        pods = [pod_of(one)["metadata"]["labels"] for one in made if pod_of(one)]
+        services = [one["metadata"]["labels"] for one in made if one["kind"] == "Service"]
         for one in made:
+            labels = services if one["kind"] == "ServiceMonitor" else pods
             selector = one.get("spec", {}).get("selector", one.get("spec", {}).get("podSelector"))
             if selector is not None:
                 wanted = selector.get("matchLabels", {} if "matchExpressions" in selector else selector)
