@@ -5,7 +5,7 @@ JOBS ?= 3
 APT ?= yes
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test lint conformance bench soak fidelity image image-test clean
+.PHONY: help setup run demo test lint conformance bench soak fidelity image image-test release release-check clean
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1	/'
@@ -63,7 +63,8 @@ soak: .venv/.test ## 30 minutes of all kinds of traffic while Redis, upstream an
 	sh tests/servers_setup.sh
 	$(BIN)/python -m tests.bench.soak $(ARGS)
 
-fidelity: .venv/.test ## what survives a cut, on recorded conversations (ARGS=path/to/the/data)
+# What survives a cut, on recorded conversations (ARGS=path/to/the/data): see tests/bench/README.md.
+fidelity: .venv/.test
 	$(BIN)/python -m tests.bench.fidelity $(ARGS)
 
 image: ## the container image; make image-test runs it as Kubernetes would
@@ -71,6 +72,12 @@ image: ## the container image; make image-test runs it as Kubernetes would
 
 image-test:
 	$(PYTHON) -m tests.deploy.container test
+
+release: .venv/.test ## dist/: wheel, source distribution, bill of materials (make release-check: of a clean clone, installed and used)
+	$(BIN)/python deploy/release.py build dist
+
+release-check: .venv/.test
+	$(BIN)/python deploy/release.py check
 
 clean: ## remove what was made
 	rm -rf .venv .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage dist build

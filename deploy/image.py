@@ -109,16 +109,17 @@ def bytecode(folder: str) -> None:
 
 def sbom(folder: str) -> dict[str, Any]:
     """The bill of materials (CycloneDX) of the packages in a folder, and of litellm's data."""
-    parts = [_component(one) for one in distributions(path=[folder])]
+    parts = [component(one) for one in distributions(path=[folder])]
     (about,) = (part for part in parts if part["name"] == "plimsoll")
     found = sorted(
-        [*(part for part in parts if part is not about), *_data(Path(folder))], key=lambda part: part["name"]
+        [*(part for part in parts if part is not about), *_installed_data(Path(folder))], key=lambda part: part["name"]
     )
     kind = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1}
     return {**kind, "metadata": {"component": about}, "components": found}
 
 
-def _component(one: Distribution) -> dict[str, Any]:
+def component(one: Distribution) -> dict[str, Any]:
+    """A package of the bill of materials, as its metadata describe it."""
     name = re.sub(r"[-_.]+", "-", one.name).lower()
     expressions, texts = (one.metadata.get_all(field) or [] for field in ("License-Expression", "License"))
     licence = {"expression": expressions[0]} if expressions else {"license": {"name": (texts or ["see its files"])[0]}}
@@ -127,14 +128,18 @@ def _component(one: Distribution) -> dict[str, Any]:
     return {"type": kind, "bom-ref": purl, "name": name, "version": one.version, "purl": purl, "licenses": [licence]}
 
 
-def _data(folder: Path) -> Iterator[dict[str, Any]]:
+def _installed_data(folder: Path) -> Iterator[dict[str, Any]]:
     notice = folder / DATA / "NOTICE"
     if notice.is_file():
-        text = notice.read_text()
-        version = text.partition("litellm ")[2].split()[0]
-        for digest, name in re.findall(r"^sha256 (\w+)  (\S+)$", text, re.MULTILINE):
-            hashes = [{"alg": "SHA-256", "content": digest}]
-            yield {"type": "data", "name": f"litellm/{name}", "version": version, "hashes": hashes}
+        yield from data_of(notice.read_text())
+
+
+def data_of(notice: str) -> Iterator[dict[str, Any]]:
+    """The data of litellm in the bill of materials, by the notice beside them."""
+    version = notice.partition("litellm ")[2].split()[0]
+    for digest, name in re.findall(r"^sha256 (\w+)  (\S+)$", notice, re.MULTILINE):
+        hashes = [{"alg": "SHA-256", "content": digest}]
+        yield {"type": "data", "name": f"litellm/{name}", "version": version, "hashes": hashes}
 
 
 COMMANDS: dict[str, Callable[..., None]] = {"lock": lock, "data": data, "finish": finish}
