@@ -217,7 +217,8 @@ def started(plimsoll: Path, command: str, port: int, *arguments: str) -> Iterato
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 5):
                 break
-            expect(process.poll() is None and time.monotonic() < end, f"plimsoll {command} starts")
+            if process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"WRONG plimsoll {command} does not start")
             time.sleep(0.02)
         yield
     finally:

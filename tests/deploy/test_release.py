@@ -129,12 +129,10 @@ def test_extras_that_a_package_asks_for_are_followed_and_others_are_not() -> Non
     assert "hiredis" not in closure(["redis>=8"])
     assert closure(["litellm; extra == 'litellm'"]) == {}
 
-    lock = "# by hand\none.of-them==1.2 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
-    lock += "Two==3 \\\n    --hash=sha256:cc\n"
-
 
 def test_pins_are_versions_and_digests() -> None:
-    lock = "# by hand\none.of-them==1.2 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\nTwo==3 \\\n    --hash=sha256:cc\n"
+    lock = "# by hand\none.of-them==1.2 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+    lock += "Two==3 \\\n    --hash=sha256:cc\n"
     assert pins(lock) == {"one-of-them": ("1.2", ("aa", "bb")), "two": ("3", ("cc",))}
 
 
