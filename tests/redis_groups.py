@@ -19,11 +19,13 @@ WAIT_SECONDS = 60.0  # a busy machine takes its time to agree
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """`master` has our keys, `replica` takes its place. `hosts` are the addresses to ask, with ports."""
+    """`master` has what is common to all, `replica` takes its place. `hosts` are the addresses to ask, with ports.
+    `masters`: of a cluster, all of them."""
 
     hosts: str
     master: RedisServer
     replica: RedisServer
+    masters: tuple[RedisServer, ...] = ()
 
     def names(self) -> list[str]:
         """The names of all that the replica holds: what it is asked for after the master's death."""
@@ -133,7 +135,7 @@ def _pairs(options: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 @contextmanager
 def cluster(access: Access = OPEN) -> Iterator[Group]:
-    """Three masters, and a replica of the one that has our keys."""
+    """Three masters, and a replica of the one that has what is common to all."""
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-replica-validity-factor", "0"]
     options += ["--tls-cluster", "yes"] if access.files else []
     with ExitStack() as stack:
@@ -151,4 +153,4 @@ def cluster(access: Access = OPEN) -> Iterator[Group]:
         until(lambda: b"OK" in nodes[3].cli("cluster", "replicate", name))
         until(lambda: all(b"cluster_state:ok" in node.cli("cluster", "info") for node in nodes))
         until(lambda: b"master_link_status:up" in nodes[3].cli("info", "replication"))
-        yield Group(",".join(f"127.0.0.1:{node.port}" for node in nodes[:3]), master, nodes[3])
+        yield Group(",".join(f"127.0.0.1:{node.port}" for node in nodes[:3]), master, nodes[3], tuple(nodes[:3]))

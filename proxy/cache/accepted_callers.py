@@ -106,7 +106,7 @@ class AcceptedCallers:
         self._upstream = upstream.encode()
         self._workers = SharedVerdicts()
         self._changed = asyncio.Event()
-        codec = Codec(KIND, self._parts, UNKNOWN, self._newer, msgspec.msgpack.encode, _unpacked, ACCEPTED_S)
+        codec = Codec(KIND, self._parts, UNKNOWN, self._newer, msgspec.msgpack.encode, _unpacked, ACCEPTED_S, bytes)
         self._records: ReplicatedRecords[bytes, Verdict] = ReplicatedRecords(
             codec, MAX_CALLERS, self._remote, keyring, stats, clock
         )
@@ -153,7 +153,7 @@ class AcceptedCallers:
             self._records.put(caller, verdict)
             self._changed.set()
         elif self._remote is not None and (sealer := self._keyring.sealer) is not None:  # keys that nobody knows
-            name = sealer.name(KIND, *self._parts(caller))  # are not kept here
+            name = sealer.name(KIND, *self._parts(caller), whose=caller)  # are not kept here
             self._remote.write(name, sealer.sign(name, msgspec.msgpack.encode(verdict)), ACCEPTED_S)
 
     async def refresh_loop(self) -> None:

@@ -21,7 +21,7 @@ from proxy.cache.model_records import PROBE_AFTER_S, CalibrationView, ModelRecor
 from proxy.cache.record_kinds import Key
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import Event, Remote, ignore
-from proxy.cache.replicated import Lookup
+from proxy.cache.replicated import Lookup, with_former
 from proxy.cache.spending import SharedSpending
 from proxy.cache.stats import LookupStats
 from proxy.cache.stored_prompts import COUNTED, COUNTED_TTL_S, StoredPrompts
@@ -116,10 +116,11 @@ class Cache:
             await asyncio.wait_for(asyncio.gather(*refreshed), CLOSE_TIMEOUT_S)
         await self._remote.close()
 
-    async def fetch_counts(self, keys: Sequence[CountKey]) -> None:
-        """Copies shared counts to `memory`: one read, at most `remote.READ_BUDGET_S` seconds."""
+    async def fetch_counts(self, keys: Sequence[CountKey], tenant: bytes = b"") -> None:
+        """Copies shared counts to `memory`, for a request of a tenant: one read, at most `remote.READ_BUDGET_S`
+        seconds."""
         if self._counts is not None:
-            await self._counts.fetch(keys)
+            await self._counts.fetch(keys, tenant)
 
     def store_counts(self, keys: Sequence[CountKey]) -> None:
         """Shares the counts that `fetch_counts` did not find and that `memory` has now. Does not wait."""
@@ -138,7 +139,8 @@ class Cache:
     async def read(self, lookups: Sequence[Lookup]) -> None:
         """Reads all of these at once: at most `remote.READ_BUDGET_S` seconds."""
         if lookups and self._remote is not None:
-            await self._remote.read([lookup.name for lookup in lookups], partial(deliver, lookups))
+            every = with_former(lookups)
+            await self._remote.read([lookup.name for lookup in every], partial(deliver, every))
 
     def learned_limits(self, model: str, tenant: bytes, digests: Sequence[int] = ()) -> LearnedLimits:
         """The valid limits that refusals proved for a model, a tenant and a conversation with these prefixes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proxy.cache.keyring import Keyring
+from proxy.cache.keyring import Keyring, found_under
 from proxy.cache.remote import Remote, Values
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import SMALL, Bounded
@@ -27,15 +27,15 @@ class Contents:
         content = self._local.get(local)
         if content is not None or self._remote is None or sealer is None or not self._keyring.can_seal:
             return content
-        name = sealer.name(kind, caller, key)
+        names = self._keyring.names(sealer.name(kind, caller, key, whose=caller), TTL_S)
 
         def deliver(values: Values) -> None:
-            (value,) = values
+            name, value = found_under(names, values)
             found = self._stats.record(value, None if value is None else sealer.unseal(name, caller, value))
             if found is not None:
                 self._local.put(local, found, SMALL + len(found))
 
-        await self._remote.read([name], deliver)
+        await self._remote.read(names, deliver)
         return self._local.get(local)
 
     def put(self, kind: str, caller: bytes, key: bytes, content: bytes, seconds: float = TTL_S) -> None:
@@ -43,5 +43,5 @@ class Contents:
         self._local.put(self._keyring.local.name(kind, caller, key), content, SMALL + len(content))
         sealer = self._keyring.sealer
         if self._remote is not None and sealer is not None and self._keyring.can_seal:
-            name = sealer.name(kind, caller, key)
+            name = sealer.name(kind, caller, key, whose=caller)
             self._remote.write(name, sealer.seal(name, caller, content), seconds)

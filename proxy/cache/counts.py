@@ -61,7 +61,8 @@ class LocalCounts(Bounded[bytes, tuple[int, ...]]):
 
 
 class SharedCounts:
-    """Copies counts from the backend to `local` before a request is counted, and new counts to the backend after."""
+    """Copies counts from the backend to `local` before a request is counted, and new counts to the backend after. They
+    stand where all else of the request's tenant stands; their names depend on content, and the version, alone."""
 
     def __init__(self, local: LocalCounts, remote: Remote, keyring: Keyring, stats: LookupStats) -> None:
         self._local = local
@@ -70,7 +71,7 @@ class SharedCounts:
         self._stats = stats
         self._missed: Bounded[bytes, bytes] = Bounded(MAX_MISSED)  # names of counts to store once they are known
 
-    async def fetch(self, keys: Sequence[CountKey]) -> None:
+    async def fetch(self, keys: Sequence[CountKey], tenant: bytes = b"") -> None:
         """Copies the counts that the backend has to `local`: one read within a request's budget. Does not read if
         counting is faster, as it is for the newest turn of a conversation."""
         sealer = self._keyring.sealer
@@ -80,7 +81,7 @@ class SharedCounts:
             self._remote.stats.skipped += 1
             return
         longest = sorted(keys, key=lambda key: -len(key[1]))[:MAX_FETCH]
-        names = await _names(sealer, [material for _, material in longest])
+        names = await _names(sealer, [material for _, material in longest], tenant)
         for (key, _), name in zip(longest, names, strict=True):
             self._missed.put(key, name)
 
@@ -110,8 +111,10 @@ def _decode(payload: bytes | None) -> tuple[int, ...] | None:
         return None
 
 
-async def _names(sealer: Sealer, materials: Sequence[bytes]) -> list[bytes]:
+async def _names(sealer: Sealer, materials: Sequence[bytes], tenant: bytes) -> list[bytes]:
     """The Redis keys of counts. Long texts are hashed in a thread."""
-    if sum(map(len, materials)) <= INLINE_HASH_BYTES:
-        return [sealer.name(KIND, material) for material in materials]
-    return await asyncio.to_thread(lambda: [sealer.name(KIND, material) for material in materials])
+
+    def named() -> list[bytes]:
+        return [sealer.name(KIND, material, whose=tenant) for material in materials]
+
+    return named() if sum(map(len, materials)) <= INLINE_HASH_BYTES else await asyncio.to_thread(named)

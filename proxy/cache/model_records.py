@@ -30,7 +30,7 @@ from proxy.cache.record_kinds import (
     of_limit_proofs,
 )
 from proxy.cache.remote import Remote, Values
-from proxy.cache.replicated import Lookup, ReplicatedRecords, refresh_often
+from proxy.cache.replicated import Lookup, ReplicatedRecords, refresh_often, with_former
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 from proxy.model.limits import NOTHING_LEARNED, Correction, Corrections, LearnedLimits, Proof, Shape, Suspicion
@@ -127,7 +127,7 @@ class ModelRecords:
     async def load(self, keys: Iterable[Key]) -> None:
         """Reads the records of models and tenants that are not in use here from the backend, in one read within a
         request's budget. Records in use are kept up to date by `refresh`."""
-        if self._remote is not None and (lookups := self.lookups(keys)):
+        if self._remote is not None and (lookups := with_former(self.lookups(keys))):
             await self._remote.read([lookup.name for lookup in lookups], lambda values: deliver(lookups, values))
 
     def lookups(self, keys: Iterable[Key]) -> list[Lookup]:

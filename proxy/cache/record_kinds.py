@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import msgspec
@@ -31,7 +32,7 @@ def of_calibrations(base: bytes) -> Codec[tuple[str, bytes, InvalidatedAt], Cali
         return base, _encoded(key[0]), key[1], TIMESTAMP.pack(key[2])
 
     stored = Calibration(), Calibration.merged, calibration.pack, calibration.unpack
-    return Codec("line:1", parts, *stored, RATIO_TTL_S)
+    return Codec("line:1", parts, *stored, RATIO_TTL_S, lambda key: key[1])
 
 
 def of_consensus(base: bytes) -> Codec[tuple[str, InvalidatedAt], Consensus]:
@@ -47,19 +48,27 @@ def of_consensus(base: bytes) -> Codec[tuple[str, InvalidatedAt], Consensus]:
 def of_limit_proofs(base: bytes) -> Codec[Key, LimitProofs]:
     """What refusals of a model proved for a tenant."""
     stored = LimitProofs(), LimitProofs.merged, limit_proofs.pack, limit_proofs.unpack
-    return Codec(limit_proofs.KIND, lambda key: (base, _encoded(key[0]), key[1]), *stored, limit_proofs.MAX_LIFETIME_S)
+    return Codec(limit_proofs.KIND, _named(base), *stored, limit_proofs.MAX_LIFETIME_S, _tenant)
 
 
 def of_intervals(base: bytes) -> Codec[Key, Interval]:
     """Between which sizes the window of a model lies for a tenant."""
     stored = Interval(), Interval.merged, intervals.pack, intervals.unpack
-    return Codec(intervals.KIND, lambda key: (base, _encoded(key[0]), key[1]), *stored, intervals.LIFETIME_S)
+    return Codec(intervals.KIND, _named(base), *stored, intervals.LIFETIME_S, _tenant)
 
 
 def of_invalidations(base: bytes) -> Codec[str, float]:
     """When the records of a model were last invalidated."""
     stored = 0.0, max, msgspec.msgpack.encode, unpack_time
     return Codec("forgotten:1", lambda model: (base, _encoded(model)), *stored, limit_proofs.MAX_LIFETIME_S)
+
+
+def _named(base: bytes) -> Callable[[Key], tuple[bytes, ...]]:
+    return lambda key: (base, _encoded(key[0]), key[1])
+
+
+def _tenant(key: Key) -> bytes:
+    return key[1]
 
 
 def _encoded(model: str) -> bytes:

@@ -22,6 +22,7 @@ from redis.asyncio.sentinel import Sentinel, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
 
 from proxy.cache.remote import MAX_ACTIVE_READS, Backend, BackendError, Values
+from proxy.cache.sealing import PREFIX
 from proxy.errors import ConfigError
 
 # Timeouts of a command and of a connection. With redis-py's defaults and retries a dead server takes 59 s to fail. No
@@ -129,6 +130,35 @@ class RedisBackend:
             raise BackendError(type(error).__name__) from None
 
 
+class ClusterBackend(RedisBackend):
+    """Commands to a cluster: names of several slots are read at once, by one MGET for each."""
+
+    async def get(self, names: Sequence[bytes]) -> Values:
+        """One MGET for each slot, all in one round trip."""
+        places: dict[bytes, list[int]] = {}
+        for place, name in enumerate(names):
+            places.setdefault(name.partition(b"}")[0], []).append(place)
+        if len(places) <= 1:
+            return await super().get(names)
+        pipe = self._client.pipeline(transaction=False)
+        for of_slot in places.values():
+            pipe.execute_command("MGET", *(names[place] for place in of_slot))
+        found: list[bytes | None] = [None] * len(names)
+        for of_slot, values in zip(places.values(), await self._run(pipe.execute()), strict=True):
+            if not isinstance(values, list) or len(values) != len(of_slot) or not all(map(_is_value, values)):
+                raise BackendError("NoSuchAnswer")
+            for place, value in zip(of_slot, values, strict=True):
+                found[place] = value
+        return found
+
+    async def put(self, items: Sequence[tuple[bytes, bytes, float]]) -> None:
+        """One pipeline of SETs to each node; what is common to all follows them, as it may say that others changed."""
+        common = [item for item in items if item[0].startswith(PREFIX)]
+        for part in ([item for item in items if not item[0].startswith(PREFIX)], common):
+            if part:
+                await super().put(part)
+
+
 def _is_value(found: object) -> TypeGuard[bytes | None]:
     return found is None or isinstance(found, bytes)
 
@@ -213,14 +243,14 @@ def _sentinel(url: str) -> Backend:
 
 
 def _cluster(url: str) -> Backend:
-    """A cluster, of which some nodes are named: redis+cluster://host:port,host:port. All keys are in one slot."""
+    """A cluster, of which some nodes are named: redis+cluster://host:port,host:port."""
     parts = _hosts_of(url, PORT)
     if parts.path not in ((), ("0",)):
         raise ValueError("a cluster has one database")
     client = RedisCluster(
         startup_nodes=[ClusterNode(host, port) for host, port in parts.hosts],
         dynamic_startup_nodes=False,  # the named hosts stay: all addresses behind them may change
-        require_full_coverage=False,  # the one slot is enough
+        require_full_coverage=False,  # what can be had is better than nothing
         max_connections=MAX_CONNECTIONS,
         **_limits() | parts.options | parts.tls,
     )
@@ -229,7 +259,7 @@ def _cluster(url: str) -> Backend:
         client.connection_kwargs["connection_class"] = secure
         for node in client.startup_nodes:
             node.connection_class = secure
-    return RedisBackend(client, parts.address, client.aclose)  # a pipeline that fails does not ask for the new master
+    return ClusterBackend(client, parts.address, client.aclose)  # a pipeline that fails does not ask for the new master
 
 
 def _with_context(kind: type[SSLConnection], context: ssl.SSLContext) -> type[SSLConnection]:

@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 
 from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote, Values
-from proxy.cache.sealing import Sealer
+from proxy.cache.sealing import Sealer, former_name
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
 
@@ -42,7 +42,8 @@ R = TypeVar("R")
 class Codec(Generic[K, R]):
     """How records of a kind are named and stored.
 
-    `parts` are what the name of a key is a hash of. `merge(ours, theirs)` combines the records of two replicas.
+    `parts` are what the name of a key is a hash of; `whose` is the tenant or caller whose record it is, empty if it is
+    common to all. `merge(ours, theirs)` combines the records of two replicas.
     `unpack` returns None for bytes that are not a record. The backend keeps a record for `seconds`.
     """
 
@@ -53,14 +54,22 @@ class Codec(Generic[K, R]):
     pack: Callable[[R], bytes]
     unpack: Callable[[bytes], R | None]
     seconds: float
+    whose: Callable[[K], bytes] = lambda key: b""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A read to send to the backend: the name, and a function to call with the value."""
+    """A read to send to the backend: the name, and a function to call with the value. `former`: the same of the name
+    that a version without slots gave it, as long as there may be one."""
 
     name: bytes
     deliver: Callable[[bytes | None], None]
+    former: Lookup | None = None
+
+
+def with_former(lookups: Sequence[Lookup]) -> list[Lookup]:
+    """All reads, those of former names last."""
+    return [*lookups, *(lookup.former for lookup in lookups if lookup.former is not None)]
 
 
 async def refresh_often(
@@ -128,7 +137,9 @@ class ReplicatedRecords(Generic[K, R]):
         self._read.put(key, now)
         if len(self._unread) < self._most:
             self._unread[key] = None
-        return Lookup(name, lambda value: self._merge(key, value))
+        former = self._keyring.former(name, self._codec.seconds)
+        before = None if former is None else Lookup(former, lambda value: self._merge_former(key, value))
+        return Lookup(name, lambda value: self._merge(key, value), before)
 
     def clear(self) -> None:
         """Drops all records in this process."""
@@ -144,9 +155,10 @@ class ReplicatedRecords(Generic[K, R]):
 
     def _name(self, key: K) -> bytes | None:
         sealer = self._keyring.sealer
-        if self._remote is None or sealer is None:
-            return None
-        return sealer.name(self._codec.kind, *self._codec.parts(key))
+        return None if self._remote is None or sealer is None else self._name_by(sealer, key)
+
+    def _name_by(self, sealer: Sealer, key: K) -> bytes:
+        return sealer.name(self._codec.kind, *self._codec.parts(key), whose=self._codec.whose(key))
 
     def _merge(self, key: K, value: bytes | None) -> None:
         """Merges the backend's value into the record here. Marks the record as unsent if the backend's is older."""
@@ -169,6 +181,19 @@ class ReplicatedRecords(Generic[K, R]):
         if merged != theirs:  # the backend's is older, was lost, or was overwritten by another replica
             self._mark_unsent(key)
 
+    def _merge_former(self, key: K, value: bytes | None) -> None:
+        """Merges what a version without slots wrote into the record here. The next `refresh` sends it on."""
+        name, sealer, ours = self._name(key), self._keyring.sealer, self.records.get(key)
+        if value is None or name is None or sealer is None:
+            return
+        payload = sealer.verify(former_name(name), value)
+        theirs = self._stats.record(value, None if payload is None else self._codec.unpack(payload))
+        if theirs is None:
+            return
+        merged = theirs if ours is None else self._codec.merge(ours, theirs)
+        if merged != ours:
+            self.put(key, merged)
+
     async def refresh(self) -> None:
         """Reads the records in use that others changed from the backend, and queues those that it does not have yet."""
         sealer, now = self._keyring.sealer, self._clock()
@@ -182,6 +207,7 @@ class ReplicatedRecords(Generic[K, R]):
             return
         self._round = (self._round + 1) % ROUNDS
         due = [key for key, name in names.items() if len(names) <= GROUPS or self._is_due(key, name, stamps)]
+        due.sort(key=names.__getitem__)  # those of one slot together: it is read with one command
         for start in range(0, len(due), MAX_READ):
             if not await self._exchange(sealer, {key: names[key] for key in due[start : start + MAX_READ]}):
                 return
@@ -194,10 +220,10 @@ class ReplicatedRecords(Generic[K, R]):
         found: dict[K, bytes] = {}
         for key, (used, name, by) in self._used:
             if now - used < ACTIVE_S:
-                found[key] = name if by is sealer else sealer.name(self._codec.kind, *self._codec.parts(key))
+                found[key] = name if by is sealer else self._name_by(sealer, key)
         for key in self._unsent:
             if key not in found:
-                found[key] = sealer.name(self._codec.kind, *self._codec.parts(key))
+                found[key] = self._name_by(sealer, key)
         return found
 
     def _is_due(self, key: K, name: bytes, stamps: Mapping[int, bytes | None]) -> bool:
@@ -216,14 +242,27 @@ class ReplicatedRecords(Generic[K, R]):
         return {group: value for group, value in found if self._stamps.get(group, b"") != value}
 
     async def _exchange(self, sealer: Sealer, names: Mapping[K, bytes]) -> bool:
-        """Reads these records, and queues those that are to be sent, each before the stamp of its group."""
+        """Reads these records, under their former names too, and sends what is new here. Whether they could be read."""
         assert self._remote is not None
-        values: Values | None = await self._remote.attempt(lambda backend: backend.get([*names.values()]))
+        asked, keys = [*names.values()], [*names]
+        formers = [self._keyring.former(name, self._codec.seconds) for name in asked]
+        asked += [name for name in formers if name is not None]
+        values: Values | None = await self._remote.attempt(lambda backend: backend.get(asked))
         if values is None:
             return False
-        groups: set[int] = set()
-        for (key, name), value in zip(names.items(), values, strict=True):
+        for key, value in zip(keys, values, strict=False):
             self._merge(key, value)
+        renamed = [key for key, former in zip(keys, formers, strict=True) if former is not None]
+        for key, value in zip(renamed, values[len(keys) :], strict=True):
+            self._merge_former(key, value)
+        self._send(sealer, names)
+        return True
+
+    def _send(self, sealer: Sealer, names: Mapping[K, bytes]) -> None:
+        """Queues those of these records that are to be sent, each before the stamp of its group."""
+        assert self._remote is not None
+        groups: set[int] = set()
+        for key, name in names.items():
             if key in self._unsent:
                 del self._unsent[key]
                 if (record := self.records.get(key)) is not None:
@@ -231,7 +270,6 @@ class ReplicatedRecords(Generic[K, R]):
                     groups.add(_group(name))
         for group in groups:
             self._remote.write_last(self._stamp(sealer, group), os.urandom(STAMP_BYTES), self._codec.seconds)
-        return True
 
     def _stamp(self, sealer: Sealer, group: int) -> bytes:
         return sealer.name(f"stamp:{self._codec.kind}", bytes([group]))

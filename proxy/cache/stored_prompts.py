@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from proxy.cache.keyring import Keyring
+from proxy.cache.keyring import Keyring, found_under
 from proxy.cache.remote import Remote, Values
 from proxy.cache.stats import LookupStats
 from proxy.model.bounded import Bounded
@@ -42,15 +42,15 @@ class StoredPrompts:
         found = self._local.get(local)
         if found is not None or self._remote is None or sealer is None:
             return found or 0
-        name = sealer.name(self._kind, tenant, _bytes(ident))
+        names = self._keyring.names(sealer.name(self._kind, tenant, _bytes(ident), whose=tenant), self._ttl)
 
         def deliver(values: Values) -> None:
-            (value,) = values
+            name, value = found_under(names, values)
             tokens = self._stats.record(value, None if value is None else _decoded(sealer.verify(name, value)))
             if tokens is not None:
                 self._local.put(local, tokens)
 
-        await self._remote.read([name], deliver)
+        await self._remote.read(names, deliver)
         return self._local.get(local) or 0
 
     def put(self, tenant: bytes, ident: str, tokens: int) -> None:
@@ -59,7 +59,7 @@ class StoredPrompts:
         self._local.put(self._keyring.local.name(self._kind, tenant, _bytes(ident)), tokens)
         sealer = self._keyring.sealer
         if self._remote is not None and sealer is not None:
-            name = sealer.name(self._kind, tenant, _bytes(ident))
+            name = sealer.name(self._kind, tenant, _bytes(ident), whose=tenant)
             self._remote.write(name, sealer.sign(name, msgspec.msgpack.encode(tokens)), self._ttl)
 
 

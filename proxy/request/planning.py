@@ -109,7 +109,7 @@ class PlanBuilder:
         if size <= INLINE_BYTES:
             return plan(prompt, ladder, facts)
         new = await self.pool.run(size > HEAVY_BYTES, pending, prompt.messages, facts.meter)
-        shared = await self.counts.fetch(new)
+        shared = await self.counts.fetch(new, scanned.tenant)
         made = None
         if size <= HEAVY_BYTES and sum(len(material) for _, material in new) <= INLINE_BYTES:
             made = _if_unchanged(plan(prompt, self._stepless(ladder), facts), ladder, facts.window.effective)

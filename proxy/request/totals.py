@@ -149,10 +149,10 @@ class SharedCounts:
 
     cache: Cache
 
-    async def fetch(self, new: Sequence[Pair]) -> list[Pair]:
-        """Reads the counts of those pairs that are worth it, and returns these."""
+    async def fetch(self, new: Sequence[Pair], tenant: bytes) -> list[Pair]:
+        """Reads the counts of those pairs that are worth it, for a tenant's request, and returns these."""
         shared = [pair for pair in new if len(pair[1]) >= SHARED_BYTES]
-        await self.cache.fetch_counts(shared)
+        await self.cache.fetch_counts(shared, tenant)
         return shared
 
     def store(self, shared: Sequence[Pair]) -> None:
@@ -179,7 +179,7 @@ class TotalCounter:
         await self.knowledge.ready(scan.model, ladder, cap, received.headers, learned, api.name)
         if total is None:
             part = await self.pool.run(heavy, self.totals.unknown, api, marks, scanned.plain, scan)
-            total = await self._count(marks, part, scan.new, learned)
+            total = await self._count(marks, part, scanned)
         if marks is not None:
             await self.pool.run(heavy, self.prefixes.keep, api, scanned.plain, scan, marks)
         return Counted(received.terms.on(self.knowledge.window_now(scan.model, ladder, cap, learned)), total)
@@ -195,12 +195,13 @@ class TotalCounter:
             self.prefixes.keep(api, scanned.plain, scan, marks)
         return total
 
-    async def _count(self, marks: PrefixDigest | None, part: Part, size: int, learned: LearnedLimits) -> Total:
+    async def _count(self, marks: PrefixDigest | None, part: Part, scanned: Scanned) -> Total:
+        size, learned = scanned.scan.new, scanned.learned
         if size <= INLINE_BYTES:
             return self.totals.count(marks, part, learned)
         meter = self.knowledge.meter(part.prompt, part.prompt.model, learned)
         new = await self.pool.run(size > HEAVY_BYTES, _pending_in, part, meter)
-        shared = await self.counts.fetch(new)
+        shared = await self.counts.fetch(new, scanned.tenant)
         long = size > HEAVY_BYTES or sum(len(material) for _, material in new) > INLINE_BYTES
         total = await self.pool.run(long, self.totals.count, marks, part, learned)
         self.counts.store(shared)

@@ -13,6 +13,7 @@ from proxy.cache import remote
 from proxy.cache.cache import Cache
 from proxy.cache.redis import BACKENDS, RedisBackend, backend_from_url
 from proxy.cache.remote import BackendError
+from proxy.cache.sealing import PREFIX, PREFIXES
 from proxy.errors import ConfigError
 from proxy.model.limits import LearnedLimits, Proof
 from proxy.observe.log import event
@@ -26,7 +27,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 KINDS: dict[str, Callable[[Access], AbstractContextManager[Group]]] = {"sentinel": sentinels, "cluster": cluster}
-NAMES = [b"plimsoll:{v1}:x:%d" % number for number in range(5)]
+PREFIXED = (PREFIX, PREFIX, *PREFIXES[5::20])  # the first two of one slot, and one of each third of all slots
+NAMES = [prefix + b"x:%d" % number for number, prefix in enumerate(PREFIXED)]
 PASSWORDS = Access("p@ss:w/rd-canary", "s%ntinel-canary")
 
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import random
+from binascii import crc_hqx
 
 import pytest
 
-from proxy.cache.sealing import MAX_VALUE_BYTES, PREFIX, Sealer
+from proxy.cache.sealing import CLUSTER_SLOTS, MAX_VALUE_BYTES, PREFIX, PREFIXES, SLOTS, Sealer, former_name
 
 SEALER = Sealer(b"secret")
 OTHER = Sealer(b"other secret")
@@ -83,3 +84,31 @@ def test_a_wrapped_value_is_no_sealed_one() -> None:
 def test_a_secret_may_be_of_any_length() -> None:
     names = {Sealer(secret).name("x", b"a") for secret in (b"", b"s", b"s" * 1000)}
     assert len(names) == 3
+
+
+def test_what_belongs_to_one_tenant_has_one_slot_and_what_is_common_has_another() -> None:
+    slots = {SEALER.name(kind, b"%d" % n, whose=b"alice").partition(b"}")[0] for kind in "ab" for n in range(9)}
+    assert len(slots) == 1 and PREFIX.partition(b"}")[0] not in slots
+    assert SEALER.name("a", b"1").startswith(PREFIX)
+
+
+def test_tenants_are_spread_over_all_slots_and_only_who_knows_the_secret_knows_which_is_whose() -> None:
+    tenants = [random.Random(number).randbytes(16) for number in range(4_000)]
+    names = [SEALER.name("a", tenant, whose=tenant) for tenant in tenants]
+    counted = [sum(name.startswith(prefix) for name in names) for prefix in PREFIXES]
+    assert len(PREFIXES) == SLOTS and min(counted) > 0.5 * len(tenants) / SLOTS
+    other = [OTHER.name("a", tenant, whose=tenant) for tenant in tenants]
+    same = sum(one.partition(b"}")[0] == two.partition(b"}")[0] for one, two in zip(names, other, strict=True))
+    assert same < 3 * len(tenants) / SLOTS
+
+
+def test_the_slots_are_spread_evenly_over_those_of_a_cluster() -> None:
+    slots = sorted(
+        crc_hqx(prefix[prefix.index(b"{") + 1 : prefix.index(b"}")], 0) % CLUSTER_SLOTS for prefix in PREFIXES
+    )
+    share = CLUSTER_SLOTS // SLOTS
+    assert [slot // share for slot in slots] == list(range(SLOTS))
+
+
+def test_the_former_name_of_a_value_is_that_of_what_is_common() -> None:
+    assert former_name(SEALER.name("a", b"1", whose=b"alice")) == SEALER.name("a", b"1")

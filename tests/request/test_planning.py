@@ -154,7 +154,7 @@ def test_only_long_messages_are_asked_for_and_all_of_those_are_stored(monkeypatc
     async def fetch(pairs: list[tuple[bytes, bytes]]) -> None:
         asked.extend(len(material) for _, material in pairs)
 
-    monkeypatch.setattr(type(cache), "fetch_counts", lambda self, pairs: fetch(pairs))
+    monkeypatch.setattr(type(cache), "fetch_counts", lambda self, pairs, tenant: fetch(pairs))
     monkeypatch.setattr(type(cache), "store_counts", lambda self, pairs: stored.extend(len(m) for _, m in pairs))
     said = [{"role": "user", "content": sentence(i, words)} for i, words in enumerate((20, 500, 30, 3_000))]
     planned(one.gateway.default.planner, body(said, "gpt-4o"), one.rules.ladders["default"])
@@ -278,7 +278,7 @@ def test_a_new_text_in_a_known_conversation_is_asked_for_alone(monkeypatch: pyte
     async def fetch(pairs: list[tuple[bytes, bytes]]) -> None:
         asked.extend(len(material) for _, material in pairs)
 
-    monkeypatch.setattr(type(one.cache), "fetch_counts", lambda self, pairs: fetch(pairs))
+    monkeypatch.setattr(type(one.cache), "fetch_counts", lambda self, pairs, tenant: fetch(pairs))
     said = [{"role": "user", "content": sentence(i, 500)} for i in range(20)]
     counted(planner, body(said, "gpt-4o"), ladder)
     assert len(asked) == 20
