@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from proxy import __version__
 from proxy.config.ladders import STEPS, known_steps
 from proxy.config.model_table import CAPABILITY_NAMES
 from proxy.config.otel import VARIABLES
@@ -248,3 +249,11 @@ def test_the_quick_tests_are_there() -> None:
     rows = (ROOT / "tests/quick").read_text("utf-8").split()
     assert rows and all((ROOT / row.removeprefix("--ignore=")).exists() for row in rows)
     assert "make test ARGS=@tests/quick" in text_of("proxy/README.md")
+
+
+def test_B17_the_changelog_has_this_version_with_its_day_below_what_is_not_released_yet() -> None:
+    headings = re.findall(r"^## (.+)$", text_of("CHANGELOG.md"), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+    assert re.fullmatch(rf"{re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", headings[1])
+    released = text_of("CHANGELOG.md").partition(f"\n## {headings[1]}\n")[2].partition("\n## ")[0]
+    assert len(released.split()) <= 600, "short, and for users"

@@ -74,7 +74,7 @@ def test_B16_the_counts_are_those_of_the_table_and_the_wordings_are_as_many_as_t
 def test_U30_what_is_refused_for_its_length_is_said_where_it_is_said_to_be_fitted() -> None:
     assert "an input of embeddings that is too long is refused" in " ".join(text_of(README).split())
     for ladder in (ROOT / "rules").rglob("*.toml"):
-        assert not re.search(r'^step = "truncate_inputs"', ladder.read_text("utf-8"), re.MULTILINE), ladder
+        assert not re.search(r'^name = "truncate_inputs"', ladder.read_text("utf-8"), re.MULTILINE), ladder
 
 
 @pytest.mark.parametrize("line", [line for line in text_of(README).splitlines() if not line.startswith("|")])
