@@ -282,6 +282,7 @@ class Services:
             by_caller=self.first.caller_header is not None or bool(self.rules.callers.rows),
             gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
             recording=self.recorder,
+            agreed=self.cache.labels,
             folded=lambda label: event("there are too many of a label of metrics: further ones are other", label=label),
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from proxy.cache.accepted_callers import AcceptedCallers
+from proxy.cache.agreed_labels import AgreedLabels
 from proxy.cache.calibration import Pair
 from proxy.cache.contents import Contents
 from proxy.cache.counts import CountKey, LocalCounts, SharedCounts
@@ -59,6 +60,7 @@ class Cache:
         self.accepted = AcceptedCallers(upstream, self._remote, self._keyring, self._stats)
         spending = None if self._remote is None else SharedSpending(upstream, self._remote, self._keyring)
         self.spending = spending  # the operator's budget for extra calls, as all replicas use it
+        self.labels = None if self._remote is None else AgreedLabels(upstream, self._remote, self._keyring)
         self.contents = Contents(self._remote, self._keyring, self._stats)
         self.stored = StoredPrompts(self._remote, self._keyring, self._stats)
         self.counted = StoredPrompts(self._remote, self._keyring, self._stats, COUNTED, COUNTED_TTL_S)
@@ -101,6 +103,8 @@ class Cache:
         self._remote.spawn(self.accepted.refresh_loop())
         if self.spending is not None:
             self._remote.spawn(self.spending.refresh_loop())
+        if self.labels is not None:
+            self._remote.spawn(self.labels.refresh_loop())
         for records in self._upstreams:
             self._remote.spawn(records.refresh_loop())
         if not self._keyring.can_seal:

@@ -73,12 +73,15 @@ def with_former(lookups: Sequence[Lookup]) -> list[Lookup]:
 
 
 async def refresh_often(
-    refresh: Callable[[], Awaitable[None]], changed: asyncio.Event, ended: Callable[[], bool] = lambda: False
+    refresh: Callable[[], Awaitable[None]],
+    changed: asyncio.Event,
+    ended: Callable[[], bool] = lambda: False,
+    seconds: float | None = None,
 ) -> None:
-    """Refreshes every `REFRESH_S` seconds, and at once after a change here, until cancelled or `ended`."""
+    """Refreshes after so many `seconds` (`REFRESH_S`), and at once after a change here, until cancelled or `ended`."""
     while not ended():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(changed.wait(), REFRESH_S)
+            await asyncio.wait_for(changed.wait(), REFRESH_S if seconds is None else seconds)
         changed.clear()
         await refresh()
 

@@ -102,6 +102,13 @@ class Spending(Protocol):
         """Adds to what this process spent; a negative number takes some back."""
 
 
+class Agreement(Protocol):
+    """Which sets of labels of metrics all replicas tell apart."""
+
+    def allows(self, kind: str, labels: Sequence[str], most: int) -> bool:
+        """Whether a set is told apart: all do so already, or there are fewer than `most` of its kind."""
+
+
 class Accepted(Protocol):
     """The callers whose own key an upstream accepted within `ACCEPTED_S` seconds, and has not refused since."""
 

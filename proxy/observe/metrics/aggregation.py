@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from proxy.fit.money import PricesOf
 from proxy.model.bounded import Bounded
 from proxy.model.outcome import UNFITTED, Outcome
-from proxy.observe.metrics.buffers import HistogramBuffer
+from proxy.model.ports import Agreement
+from proxy.observe.metrics.buffers import HistogramBuffer, Labels
 from proxy.observe.metrics.costs import Costs, no_prices
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.groups import KEY, OTHER, Base, Group, Key
@@ -37,7 +38,7 @@ class Aggregator:
     `label` returns the label of a model's name, `prices` its prices. Rows of each of `endpoints` (names of APIs) start
     at 0 where an alert reads them. `by_caller`: rows that keep something have the label `CALLER`. `gen_ai`: a second
     family of metrics. `folded` is called by one of all workers once there are too many models, or callers of models.
-    Must be created before the workers are forked: they agree on what is told apart.
+    `agreed`: what replicas agree on. Must be created before the workers are forked: they agree on what is told apart.
     """
 
     def __init__(
@@ -48,10 +49,11 @@ class Aggregator:
         by_caller: bool = False,
         gen_ai: GenAi | None = None,
         folded: Folded = unnoticed,
+        agreed: Agreement | None = None,
     ) -> None:
         self._label = label
         self._labels: Bounded[str, str] = Bounded(LABEL_CACHE_SIZE)
-        self._shared = SharedLabels()
+        self._shared, self._agreed = SharedLabels(), agreed
         self._by_caller = by_caller
         self._folded, self._reported = folded, {""}
         self.exemplars = False  # whether outcomes with a trace become exemplars
@@ -105,7 +107,7 @@ class Aggregator:
         """The first labels for a model. It is `other` if there are `MAX_PAIRS` already."""
         endpoint, folded = key.endpoint, ""
         label = "" if endpoint in UNFITTED else self.label(model)
-        if label not in ("", OTHER) and not self._shared.admit(PAIR, (endpoint, label), MAX_PAIRS):
+        if label not in ("", OTHER) and not self._admit(PAIR, (endpoint, label), MAX_PAIRS):
             label, folded = OTHER, "model"
         pair = endpoint, label
         if not self._by_caller:
@@ -119,8 +121,13 @@ class Aggregator:
     def _admits(self, whole: tuple[str, str, str]) -> bool:
         """Whether an endpoint, model and caller are told apart."""
         if whole[1] in ("", OTHER):
-            return self._shared.admit(OF_CALLER, whole, MAX_CALLERS)
-        return self._shared.admit(WITH_CALLER, whole, MAX_WITH_CALLER)
+            return self._admit(OF_CALLER, whole, MAX_CALLERS)
+        return self._admit(WITH_CALLER, whole, MAX_WITH_CALLER)
+
+    def _admit(self, kind: str, labels: Labels, most: int) -> bool:
+        if self._agreed is not None and not self._agreed.allows(kind, labels, most):
+            return False
+        return self._shared.admit(kind, labels, most)
 
 
 def _mark(series: Series, group: Group, traced: Iterable[Outcome]) -> None:

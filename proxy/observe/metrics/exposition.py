@@ -19,6 +19,7 @@ from proxy.config.model_table import Entry
 from proxy.config.windows import Windows
 from proxy.fit.money import PricesOf
 from proxy.model.outcome import Outcome
+from proxy.model.ports import Agreement
 from proxy.observe.metrics import processes
 from proxy.observe.metrics.aggregation import Aggregator, Folded, LabelOf, unnoticed
 from proxy.observe.metrics.buffers import Gauge, HistogramBuffer
@@ -106,6 +107,7 @@ class Metrics:
     cache, extra_calls, budget, reloads, traces, build, recording: sources of metrics that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
     folded: is called once a label is `other` because there are too many of its kind.
+    agreed: what replicas agree to tell apart, if they know of each other.
 
     Outcomes are buffered, and aggregated at a scrape or in batches. Must be created before the workers are forked.
     """
@@ -126,6 +128,7 @@ class Metrics:
         gen_ai: GenAi | None = None,
         recording: RecordingStatistics | None = None,
         folded: Folded = unnoticed,
+        agreed: Agreement | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
@@ -134,7 +137,7 @@ class Metrics:
         self.reads_headers = by_caller  # whether outcomes are to have what headers say: the caller, the trace
         self._pending: list[Outcome] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._aggregator = Aggregator(label, endpoints, prices, by_caller, gen_ai, folded)
+        self._aggregator = Aggregator(label, endpoints, prices, by_caller, gen_ai, folded, agreed)
         self._read_metrics = [
             *([] if cache is None else _read_from(CACHE_METRICS, cache)),
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),

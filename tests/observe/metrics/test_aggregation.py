@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import string
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -85,6 +86,21 @@ def test_there_is_an_end_to_the_models_that_are_told_apart_and_the_rest_is_count
     assert found["plimsoll_requests_total{endpoint=chat,model=other,result=passed,status=200}"] == MAX_PAIRS
     assert found["plimsoll_labels_folded_total{label=model}"] == MAX_PAIRS
     assert told == ["model"], "it is said once"
+
+
+class Agreed:
+    """What other replicas tell apart, and nothing else."""
+
+    def allows(self, kind: str, labels: Sequence[str], most: int) -> bool:
+        return "model-7" in labels
+
+
+def test_what_replicas_do_not_tell_apart_is_folded_here_too() -> None:
+    metrics = Metrics(lambda model: model, endpoints=["chat"], agreed=Agreed())
+    for i in range(9):
+        metrics.observe(replace(UNCOUNTED, model=f"model-{i}"))
+    assert models_in(metrics) - {OTHER, ""} == {"model-7"}
+    assert scraped(metrics)["plimsoll_labels_folded_total{label=model}"] == 8
 
 
 def test_what_alerts_read_starts_at_zero_with_the_process() -> None:
