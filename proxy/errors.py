@@ -38,6 +38,7 @@ class ClientError(Exception):
 
 
 CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
+INSUFFICIENT_QUOTA = "insufficient_quota"
 MAX_NAMED = 20  # inputs that an error names
 
 

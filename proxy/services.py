@@ -24,18 +24,17 @@ from proxy.config.settings import SETTINGS, Settings
 from proxy.config.upstream_prices import upstream_prices
 from proxy.config.upstreams import DEFAULT
 from proxy.config.windows import Windows, load_windows
+from proxy.fit.money import PricesOf
 from proxy.http.memory_budget import Budget
 from proxy.http.memory_limit import derived, memory_limit, read_text
 from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.observe.log import event, make_access_log
-from proxy.observe.metrics.exposition import Metrics, model_label
-from proxy.observe.metrics.gen_ai import GenAi
-from proxy.observe.metrics.groups import OTHER
+from proxy.observe.metrics.exposition import Metrics, model_label, table_name
+from proxy.observe.metrics.gen_ai import GenAi, provider_names
 from proxy.observe.metrics.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
 from proxy.observe.recording.recorder import Recorder
-from proxy.observe.tracing.spans import upstream_server
 from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.answers import AnswerLearning
 from proxy.request.attempts import Attempts
@@ -43,6 +42,7 @@ from proxy.request.backend import Backend
 from proxy.request.backends import Builder, Dropped
 from proxy.request.backends import close as close_routes
 from proxy.request.body_callers import BodyCallers
+from proxy.request.budgets import Budgets
 from proxy.request.callers import Callers, make_callers
 from proxy.request.facts import Knowledge
 from proxy.request.gateway import Gateway
@@ -50,7 +50,7 @@ from proxy.request.heal import Healer
 from proxy.request.inspect import Inspecting
 from proxy.request.left_to_agents import Agents
 from proxy.request.models import ModelsList
-from proxy.request.observers import Observer, OnPage, Outcomes, Recording
+from proxy.request.observers import Observer, OnPage, Outcomes, Recording, Settling
 from proxy.request.planning import PlanBuilder
 from proxy.request.prefix_cache import PrefixCache
 from proxy.request.prepare import Planner
@@ -132,6 +132,7 @@ class Services:
     background: Background = field(default_factory=Background)
     turns: Turns = field(default_factory=Turns)
     agents: Agents = field(default_factory=Agents)
+    budgets: Budgets = field(init=False)
     metrics: Metrics = field(init=False)
     gateway: Gateway = field(init=False)
     unfitted: Unfitted = field(init=False)
@@ -205,8 +206,12 @@ class Services:
         """Makes what serves the first requests. `folder`: where the workers share their metrics."""
         serving = self._serving(self.rules, loaded.senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
+        identify = BodyCallers(self.knowledge.keys, self.extra_calls)
+        self.budgets = Budgets(self.cache.accounts, self._prices(), identify.caller_at)
+        self.cache.accounts.link.workers = self.first.workers
         self.metrics = self._metrics(folder)
         observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell)]
+        observers += [Settling(self.budgets)]
         observers += [] if self.traces is None else [Outcomes(self.traces.exporter)]
         observers += [] if self.recorder is None else [Recording(self.recorder)]
         observers += [] if recent is None else [OnPage(recent)]
@@ -224,10 +229,11 @@ class Services:
             begin_trace=begin,
             keeping=None if recent is None else Keeping(self.first.page_content),
             callers=loaded.callers,
+            budgets=self.budgets,
         )
         parts = (self.first, serving.router, serving.models, self.metrics, reporter)
         self.unfitted = Unfitted(*parts, pages=pages, begin_trace=begin, callers=loaded.callers)
-        self.budget.identify = BodyCallers(self.knowledge.keys, self.extra_calls).caller
+        self.budget.identify = identify.caller
         self._use(serving, self.gateway.callers)
         if recent is not None:
             self.page = Page(self, recent, Peers(Local(self, recent), folder), self.first.workers)
@@ -240,7 +246,7 @@ class Services:
         knowledge.keys.use_rows(rules.key_checks)
         providers = {kind: provider.with_rules(rules, knowledge) for kind, provider in self.providers.items()}
         serving = self._serving(rules, senders, knowledge, providers)
-        names = _provider_names(self.first, rules)
+        names = provider_names(self.first.upstream, rules.upstreams)
         self.dropped.add(self.routes, serving.routes)
         self._adopt_keys(settings)
         self.settings, self.rules, self.windows = settings, rules, windows
@@ -248,7 +254,7 @@ class Services:
         self.gateway = self.gateway.with_rules(serving.router, self._attempts(serving), reporter, callers)
         self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter, callers)
         self._use(serving, self.gateway.callers)
-        prices = upstream_prices(windows, self.first.upstream, rules.upstreams)
+        self.budgets.prices = prices = self._prices()
         self.metrics.use_rules(partial(model_label, windows), prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
@@ -277,14 +283,20 @@ class Services:
             reloads=self.reloader,
             endpoints=[api.name for api in apis()],
             traces=None if self.traces is None else self.traces.exporter,
-            prices=upstream_prices(self.windows, self.first.upstream, self.rules.upstreams),
+            prices=self.budgets.prices,
             build=BuildFacts(__version__, platform.python_version(), version_of_data(), self.windows.newest_at),
             by_caller=self.first.caller_header is not None or bool(self.rules.callers.rows),
-            gen_ai=GenAi(_provider_names(self.first, self.rules)) if self.first.gen_ai_metrics else None,
+            gen_ai=GenAi(provider_names(self.first.upstream, self.rules.upstreams))
+            if self.first.gen_ai_metrics
+            else None,
             recording=self.recorder,
             agreed=self.cache.labels,
+            budgets=self.budgets,
             folded=lambda label: event("there are too many of a label of metrics: further ones are other", label=label),
         )
+
+    def _prices(self) -> PricesOf:
+        return upstream_prices(self.windows, self.first.upstream, self.rules.upstreams)
 
     def _adopt_keys(self, settings: Settings) -> None:
         """Uses the keys of these settings. What else has changed takes effect at the next start."""
@@ -354,7 +366,7 @@ def build(
         budget=Budget(settings.max_memory or derived(memory_limit(read_text), settings.workers), settings.workers),
         reloader=reloader,
         traces=make_traces(settings, rules.upstreams, event),
-        recorder=make_recorder(settings, rules.families, event, lambda model: _table_name(services.windows, model)),
+        recorder=make_recorder(settings, rules.families, event, lambda model: table_name(services.windows, model)),
     )
     services.begin(loaded, folder, tell or make_access_log(settings.log))
     return services
@@ -385,16 +397,3 @@ def _internal_client(settings: Settings, want: WantKind, upstream: Upstream, ext
     queue, dedicated = FairQueue(*want.limits), (url, key) != (None, None)
     called = make_upstream(settings, url, key, event) if dedicated else upstream
     return InternalClient(called, want.kind, extra_calls, queue, dedicated)
-
-
-def _provider_names(settings: Settings, rules: Rules) -> dict[str, str]:
-    """OpenTelemetry's names of the providers behind the upstreams."""
-    default = upstream_server(settings.upstream).provider
-    named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in rules.upstreams}
-    return {"": default, DEFAULT: default, **named}
-
-
-def _table_name(windows: Windows, model: str) -> str:
-    """What the tables call a model, of embeddings too; `OTHER` if none knows it."""
-    label = model_label(windows, model)
-    return windows.of_embeddings(model) or label if label == OTHER else label

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from proxy.cache.accepted_callers import AcceptedCallers
+from proxy.cache.accounts import Accounts
 from proxy.cache.agreed_labels import AgreedLabels
 from proxy.cache.calibration import Pair
 from proxy.cache.contents import Contents
@@ -61,6 +62,7 @@ class Cache:
         spending = None if self._remote is None else SharedSpending(upstream, self._remote, self._keyring)
         self.spending = spending  # the operator's budget for extra calls, as all replicas use it
         self.labels = None if self._remote is None else AgreedLabels(upstream, self._remote, self._keyring)
+        self.accounts = Accounts(self._remote, self._keyring)  # of the budgets of callers
         self.contents = Contents(self._remote, self._keyring, self._stats)
         self.stored = StoredPrompts(self._remote, self._keyring, self._stats)
         self.counted = StoredPrompts(self._remote, self._keyring, self._stats, COUNTED, COUNTED_TTL_S)
@@ -101,6 +103,7 @@ class Cache:
             return
         self._remote.start()
         self._remote.spawn(self.accepted.refresh_loop())
+        self._remote.spawn(self.accounts.write_loop())
         if self.spending is not None:
             self._remote.spawn(self.spending.refresh_loop())
         if self.labels is not None:
@@ -116,7 +119,12 @@ class Cache:
             return
         with contextlib.suppress(TimeoutError):
             shared = () if self.spending is None else (self.spending.refresh(),)
-            refreshed = (self.accepted.refresh(), *shared, *(records.refresh() for records in self._upstreams))
+            refreshed = (
+                self.accounts.write(),
+                self.accepted.refresh(),
+                *shared,
+                *(records.refresh() for records in self._upstreams),
+            )
             await asyncio.wait_for(asyncio.gather(*refreshed), CLOSE_TIMEOUT_S)
         await self._remote.close()
 

@@ -11,6 +11,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any, TypeGuard
 from urllib.parse import urlsplit
 
@@ -20,7 +21,9 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError
 
+from proxy.cache.account_script import SCRIPT, Found, Write, found
 from proxy.cache.remote import MAX_ACTIVE_READS, Backend, BackendError, Values
 from proxy.cache.sealing import PREFIX
 from proxy.errors import ConfigError
@@ -43,6 +46,7 @@ local sum = 0
 for _, amount in ipairs(redis.call('HVALS', KEYS[1])) do sum = sum + (tonumber(amount) or 0) end
 return {sum, math.max(0, redis.call('PTTL', KEYS[1]))}
 """
+SHA = sha1(SCRIPT.encode()).hexdigest()  # by which Redis knows it
 Client = redis.asyncio.Redis | RedisCluster
 Cleanup = Callable[[], Awaitable[None]]
 
@@ -99,6 +103,20 @@ class RedisBackend:
         if not isinstance(found, list) or len(found) != 2 or not all(isinstance(one, int) for one in found):
             raise BackendError("NoSuchAnswer")
         return max(0, found[0]), max(0.0, found[1] / 1000)
+
+    async def account(self, name: bytes, write: Write) -> Found:
+        """One EVALSHA; where the script is not there yet, an EVAL."""
+        given = write.arguments
+        try:
+            answer = await self._run(self._client.evalsha(SHA, 1, name, *given))
+        except BackendError as error:
+            if str(error) != NoScriptError.__name__:
+                raise
+            answer = await self._run(self._client.eval(SCRIPT, 1, name, *given))
+        read = found(answer, len(write.asks))
+        if read is None:
+            raise BackendError("NoSuchAnswer")
+        return read
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         """One pipeline of STRLENs; a value of another type counts as 0."""

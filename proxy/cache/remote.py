@@ -20,6 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol, TypeVar
 
+from proxy.cache.account_script import Found, Write
 from proxy.cache.breaker import Breaker
 from proxy.cache.sealing import MAX_VALUE_BYTES
 from proxy.cache.stats import RemoteStats
@@ -31,6 +32,7 @@ BATCH_DELAY_S = 0.05  # how long writes are collected into one batch
 BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 50 us for each
 WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
 MAX_QUEUED_WRITES = 10_000  # further writes are dropped
+REFUSED = frozenset({"ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer"})  # by a server that answers
 LOG_INTERVAL_S = 60.0  # at most one log line about failures in this time
 
 Values = Sequence[bytes | None]
@@ -65,6 +67,9 @@ class Backend(Protocol):
     async def tally(self, name: bytes, field: bytes, amount: int, seconds: float) -> tuple[int, float]:
         """Sets one of the amounts under a name, in one atomic round trip. Returns their sum, and for how many seconds
         they stay: `seconds` from when the first was set. An amount of 0 is not stored where there is none."""
+
+    async def account(self, name: bytes, write: Write) -> Found:
+        """Writes to an account and reads it, in one atomic round trip."""
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         """The sizes of values in bytes; 0 for a name that is absent."""
@@ -186,6 +191,20 @@ class Remote:
         try:
             return await operation(self.backend)
         except BackendError:
+            return None
+
+    async def exchange(self, operation: Callable[[Backend], Awaitable[T]]) -> T | None:
+        """Runs an operation that a request waits for, as long as a command may take. None if the backend is not
+        available or fails: of one that does not answer, no further request waits. A command that it refuses opens no
+        breaker."""
+        if not self.read_breaker.closed or self._closed:
+            self.stats.skipped += 1
+            return None
+        try:
+            return await operation(self.backend)
+        except BackendError as error:
+            if str(error) not in REFUSED:
+                self._record_failure(self.read_breaker, str(error))
             return None
 
     def write(self, name: bytes, value: bytes, seconds: float) -> None:

@@ -13,9 +13,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from proxy.config.budgets import NAME, NAME_FORM, parse_budgets, said
+from proxy.config.budgets import TABLE as BUDGET
 from proxy.config.rows import parse_rows
 from proxy.config.settings import Settings
 from proxy.config.window_rules import MAX_TOKENS
+from proxy.model.budget import Budget
 from proxy.model.caller_rule import CallerRule, PinRule
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Reported
@@ -25,8 +28,6 @@ FILE = "callers.toml"
 TABLE = "caller"
 MAX_CALLERS = 50  # each has series of its own in nearly every metric
 MAX_ROWS, MAX_MATCHES = 200, 1_000  # rows, and keys, values or globs of one row
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]{0,63}")
-NAME_FORM = "must be a name of at most 64 letters, digits and ._@/-"
 KEY = re.compile(r"key:[0-9a-f]{4}:[0-9a-f]{32}")  # as `plimsoll caller` prints it: of the secret, of the key
 EVERYBODY = "*"
 MAX_PIN_TEXTS, MIN_PIN_TEXT, MAX_PIN_TEXT = 16, 3, 200  # texts are searched for in every message
@@ -112,24 +113,31 @@ class CallerRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return MatchTable(keys=keys)
 
     @property
+    def named(self) -> bool:
+        """Whether it says who its callers are: all of them are then one."""
+        return bool(self.matched.keys or self.matched.headers)
+
+    @property
     def is_for_all(self) -> bool:
         """Whether it matches every request, so that no later row does."""
         return self.matched == MatchTable()
 
-    def rule(self, number: int) -> CallerRule:
-        """What it says, as the row of this number."""
+    def rule(self, number: int, budgets: Mapping[str, Budget]) -> CallerRule:
+        """What it says, as the row of this number, with one of these budgets."""
         models = None if self.models is None else globs(self.models)
         pin = None if self.pin is None else self.pin.rule
-        said = (self.window, self.ladder, self.mode, self.upstream, models, pin, self.on_full, self.usage)
-        return CallerRule(number, self.name, *said, self.effective, self.budget)
+        fields = (self.window, self.ladder, self.mode, self.upstream, models, pin, self.on_full, self.usage)
+        budget = None if self.budget is None else budgets.get(self.budget)
+        return CallerRule(number, self.name, *fields, self.effective, budget, not self.named)
 
 
 class CallerRules(msgspec.Struct, frozen=True):
     """A parsed callers.toml. `listed`: values of PLIMSOLL_CALLER_HEADER that metrics tell apart without a rule.
-    `source`: the file, for problems."""
+    `budgets`: by name. `source`: the file, for problems."""
 
     listed: frozenset[str] = frozenset()
     rows: tuple[CallerRow, ...] = ()
+    budgets: Mapping[str, Budget] = {}
     source: str = FILE
 
     @property
@@ -155,12 +163,15 @@ def _match_problems(match: MatchTable) -> list[str]:
 
 def parse_callers(table: Mapping[str, Any]) -> tuple[CallerRules, list[str]]:
     """The rules of a parsed callers.toml, and its problems."""
-    known = ("callers", TABLE)
+    known = ("callers", TABLE, BUDGET)
     problems = [f"{key}: unknown key, must be {' or '.join(known)}" for key in table if key not in known]
     listed, wrong = _listed(table.get("callers", []))
     rows, invalid = parse_rows(table, TABLE, partial(msgspec.convert, type=CallerRow))
-    rules = CallerRules(listed, rows)
-    problems += [*wrong, *invalid]
+    budgets, unclear = parse_budgets(table)
+    rules = CallerRules(listed, rows, budgets)
+    problems += [*wrong, *invalid, *unclear]
+    if not unclear:
+        problems += _unknown_budgets(rows, budgets)
     if len(rows) > MAX_ROWS:
         problems.append(f"{TABLE}: there are {len(rows)} rows, at most {MAX_ROWS} are compared")
     if len(rules.names) > MAX_CALLERS:
@@ -168,6 +179,18 @@ def parse_callers(table: Mapping[str, Any]) -> tuple[CallerRules, list[str]]:
     if not invalid:
         problems += _unreached(rows)
     return (CallerRules() if problems else rules), problems
+
+
+def _unknown_budgets(rows: Sequence[CallerRow], budgets: Collection[str]) -> list[str]:
+    """A line for each row that names a budget which does not exist, and for each budget that no row names."""
+    known = ", ".join(sorted(budgets)) or "none"
+    found = [
+        f"{TABLE} {number} ({row.name}): unknown budget {row.budget!r}, known are {known}"
+        for number, row in enumerate(rows, 1)
+        if row.budget is not None and row.budget not in budgets
+    ]
+    named = {row.budget for row in rows}
+    return [*found, *(f"{BUDGET} ({name}): no {TABLE} names it" for name in budgets if name not in named)]
 
 
 def _listed(names: Any) -> tuple[frozenset[str], list[str]]:
@@ -202,6 +225,8 @@ def unusable(rules: CallerRules, settings: Settings, mark: str | None) -> list[s
     hash of a key has it; None: there is no secret."""
     found = []
     for number, row in enumerate(rules.rows, 1):
+        if row.budget is not None and (row.mode or settings.mode) is Mode.OFF:
+            found.append(f"{rules.source}, {TABLE} {number} ({row.name}): a budget needs a mode that counts, not off")
         match, where = row.matched, f"{rules.source}, {TABLE} {number} ({row.name})"
         if match.keys and mark is None:
             found.append(f"{where}: hashes of keys need PLIMSOLL_SECRET, the same on all replicas")
@@ -218,10 +243,10 @@ def unusable(rules: CallerRules, settings: Settings, mark: str | None) -> list[s
 
 
 def described(rules: CallerRules) -> list[str]:
-    """A line for each row: whom it matches, and what it says."""
-    return [
-        f"{TABLE} {number} ({row.name}): {_whom(row.matched)}: {_said(row)}" for number, row in enumerate(rules.rows, 1)
-    ]
+    """A line for each row: whom it matches, and what it says; and one for each budget."""
+    rows = enumerate(rules.rows, 1)
+    lines = [f"{TABLE} {number} ({row.name}): {_whom(row.matched)}: {_said(row)}" for number, row in rows]
+    return [*lines, *map(said, rules.budgets.values())]
 
 
 def _whom(match: MatchTable) -> str:

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from proxy.model.budget import Budget
 from proxy.model.conversation import Message, Prompt
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Reported
@@ -50,7 +51,7 @@ class PinRule(msgspec.Struct, frozen=True):
 class CallerRule(msgspec.Struct, frozen=True):
     """A row of callers.toml without what it matches; None or empty: the row says nothing of it. `number`: of the row,
     from 1. `window` and `effective` are in tokens. `models`: a pattern for the models that the caller may use, in lower
-    case. `budget` is a name."""
+    case. `anybody`: it matches callers that it does not name, each of which has a budget of its own."""
 
     number: int
     name: str
@@ -63,7 +64,8 @@ class CallerRule(msgspec.Struct, frozen=True):
     on_full: OnFull | None = None
     usage: Reported | None = None
     effective: int | None = None
-    budget: str | None = None
+    budget: Budget | None = None
+    anybody: bool = False
 
     def allows(self, model: str) -> bool:
         """Whether the caller may use a model; of one that is not known only if it may use all."""

@@ -193,4 +193,6 @@ class Outcome(msgspec.Struct, frozen=True):
     upstream: str = ""  # the name of the one that was asked last, if there are several
     tier: str = ""  # of service, as the client asked for it; a value of `TIERS`
     came: int = 0  # tokens of the reply of an answer that broke off, by an estimate
+    budget: str = ""  # the name of the one that it is under, and its stage
+    stage: int = 0
     shape: str = ""  # what of a prompt its count had to know how to count (`SHAPES`); empty where usage teaches nothing

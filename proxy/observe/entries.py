@@ -36,6 +36,8 @@ def entry(recent: Recent, kept: Kept) -> Entry:
         "upstream": o.upstream,
         "caller": o.caller,
         "conversation": kept.conversation,
+        "budget": o.budget,
+        "stage": o.stage,
         "window": o.window,
         "window_source": o.window_source,
         "quality": o.quality,

@@ -133,6 +133,8 @@ class _Record(msgspec.Struct, omit_defaults=True):
     unplanned: str = ""
     kept: str = ""
     caller: str = ""
+    budget: str = ""
+    stage: int = 0
 
 
 def json_line(o: Outcome, at: float) -> str:
@@ -176,6 +178,8 @@ def json_line(o: Outcome, at: float) -> str:
         o.unplanned,
         _kept(o) if o.kept else "",
         o.caller,
+        o.budget,
+        o.stage,
     )
     return _ENCODER.encode(record).decode() + "\n"
 
@@ -209,6 +213,7 @@ def text_line(o: Outcome, at: float) -> str:
     more = f" kept=[{_kept(o)}]" if o.kept else ""
     more += f" upstream={o.upstream}" if o.upstream else ""
     more += f" caller={o.caller}" if o.caller else ""
+    more += f" budget={o.budget}:{o.stage}" if o.budget else ""
     more += "".join(f" [{why}]" for why in (o.unmoved, o.unplanned) if why)
     more += f" attempts={o.attempts}" if o.attempts > 1 else ""
     if o.extra_calls:

@@ -9,6 +9,7 @@ from proxy.http.receiving import Scope
 from proxy.upstreams.extra_calls import ExtraCalls
 from proxy.upstreams.internal_client import caller_of
 from proxy.upstreams.key_checks import KeyChecks, brings_credential
+from proxy.upstreams.models_listing import Headers
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,13 @@ class BodyCallers:
         """Returns the caller of a request: a digest, or an address. Empty where neither is known."""
         if scope is None:
             return b""
-        headers = scope["headers"]
+        client = scope.get("client")
+        return self.caller_at(scope["headers"], client[0] if client else "")
+
+    def caller_at(self, headers: Headers, address: str) -> bytes:
+        """The same of a request with these headers, from this address."""
         if self.keys.checked and brings_credential(headers):
             caller = caller_of(headers)
             if self.extra_calls.has_accepted(caller):
                 return caller
-        client = scope.get("client")
-        return network_of(client[0]).encode() if client else b""
+        return network_of(address).encode() if address else b""

@@ -23,7 +23,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from proxy.apis import by_path
-from proxy.config.callers import CallerRules, unusable
+from proxy.config.callers import CallerRow, CallerRules, unusable
 from proxy.config.model_names import served
 from proxy.config.settings import Settings
 from proxy.config.values import Network
@@ -31,6 +31,7 @@ from proxy.errors import ClientError, ConfigError
 from proxy.http.receiving import Scope, target_of, with_query
 from proxy.model.bounded import Bounded
 from proxy.model.caller_rule import CallerRule
+from proxy.model.plan import Mode
 from proxy.request.scanning import BodyScanner
 from proxy.request.stages import Received, Record, Scanned
 from proxy.upstreams.models_listing import Headers
@@ -106,6 +107,9 @@ class Callers:
     hash_key: bytes = field(repr=False)
     header: bytes
     trusted: tuple[Network, ...]
+    usual: Mode = (
+        Mode.FIT
+    )  # what a caller under a budget gets, whose rule says no mode: no header of its own changes it
     rows: tuple[Row, ...] = field(init=False)
     by_model: bool = field(init=False)  # whether a request's model decides anything
     _by_key: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -121,7 +125,7 @@ class Callers:
     def __post_init__(self) -> None:
         matches = [row.matched for row in self.rules.rows]
         self.rows = tuple(
-            Row(row.rule(number), globs(match.models), globs(match.paths))
+            Row(self._rule(row, number), globs(match.models), globs(match.paths))
             for number, (row, match) in enumerate(zip(self.rules.rows, matches, strict=True), 1)
         )
         for place, match in enumerate(matches):
@@ -133,6 +137,10 @@ class Callers:
                 self._by_value[name] = self._by_value.get(name, frozenset()) | {place}
         self._anyone = frozenset(place for place, m in enumerate(matches) if not m.keys and not m.headers)
         self.by_model = any(row.models is not None or row.rule.models is not None for row in self.rows)
+
+    def _rule(self, row: CallerRow, number: int) -> CallerRule:
+        rule = row.rule(number, self.rules.budgets)
+        return rule if rule.budget is None or rule.mode is not None else replace(rule, mode=self.usual)
 
     async def ruled(self, received: Received, record: Record, scanner: BodyScanner) -> Ruled:
         """A request with what its caller's rule says in place of what its headers ask for. Raises `ClientError` for
@@ -218,7 +226,7 @@ def make_callers(rules: CallerRules, settings: Settings, check: bool = True) -> 
     if not rules.rows:
         return None
     header = (settings.caller_header or "").encode()
-    return Callers(rules, _hash_key(settings.secret or b""), header, settings.trusted_proxies)
+    return Callers(rules, _hash_key(settings.secret or b""), header, settings.trusted_proxies, settings.mode)
 
 
 def _words(brought: Headers) -> set[bytes]:

@@ -11,6 +11,7 @@ from proxy.fit.money import BROKEN_OFF
 from proxy.http.memory_budget import Room
 from proxy.model.outcome import Extra, Outcome, Usage
 from proxy.request.backend import Backend
+from proxy.request.budgets import Hold
 from proxy.request.figures import Figures, figures_of
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Planned, Received, Record
@@ -26,7 +27,7 @@ class RequestContext(msgspec.Struct):
 
     `home`: the upstream that it is planned for; `asked`: the one that the latest attempt went to. `counting`: the count
     that runs while the upstream works. `room`: its body's share of the memory budget. `keeping`: what is kept of it for
-    the page.
+    the page. `hold`: what it holds of its caller's budget.
     """
 
     received: Received
@@ -39,6 +40,7 @@ class RequestContext(msgspec.Struct):
     room: Room | None = None
     figures: Figures | None = None
     keeping: Keeping | None = None
+    hold: Hold | None = None
 
     @property
     def latest(self) -> Planned | None:
@@ -93,6 +95,8 @@ class RequestContext(msgspec.Struct):
         )
         if answered is not None and outcome.result in BROKEN_OFF:
             outcome = replace(outcome, came=answered.came)
+        if self.hold is not None:
+            outcome = replace(outcome, budget=self.hold.budget.name, stage=self.hold.stage)
         return outcome if record.is_plain else self._with_events(outcome)
 
     def _with_events(self, outcome: Outcome) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,11 +11,14 @@ from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import UNREACHABLE, UpstreamError
 from proxy.http.relay import BrokenOff, ClientDisconnected
 from proxy.model.structs import replace
+from proxy.request.budgets import headers_of_hold
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext
 from proxy.request.passthrough import CLIENT_LEFT
 from proxy.wire.headers import Header
 from proxy.wire.report import plan_headers
+
+EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 
 class Ending(NamedTuple):
@@ -33,7 +37,7 @@ def _rejected(error: ClientError, context: RequestContext) -> Ending:
     plan = None if context.planned is None else context.planned.plan
     unsent = None if plan is None else replace(plan, notes=())  # its steps were not done
     extra = () if unsent is None else plan_headers(unsent, sent=False)
-    return Ending(context.result or "rejected", error.status, error, extra)
+    return Ending(context.result or "rejected", error.status, error, [*extra, *headers_of_hold(context.hold)])
 
 
 def _unreached(failure: UpstreamError, context: RequestContext) -> Ending:
@@ -80,6 +84,14 @@ def ending(error: BaseException, context: RequestContext) -> Ending:
         if isinstance(error, kind):
             return ended(error, context)
     return Ending(breaks=True)
+
+
+def as_stream(error: ClientError, context: RequestContext) -> bytes | None:
+    """The error as the stream that a client asked for, where its API has errors of this kind in streams alone."""
+    scanned, told = None if context.latest is None else context.latest.scanned, context.received.api.refusal_stream
+    if scanned is None or told is None or not scanned.scan.stream:
+        return None
+    return told(error, scanned.model, int(time.time()))
 
 
 def has_all(context: RequestContext) -> bool:

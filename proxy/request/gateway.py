@@ -40,23 +40,22 @@ from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
 from proxy.request.backend import Backend
+from proxy.request.budgets import Budgets, headers_of_hold, is_budgeted
 from proxy.request.bugs import report_bug
 from proxy.request.callers import Callers
 from proxy.request.context import RequestContext
-from proxy.request.endings import ending
+from proxy.request.endings import EVENT_STREAM, as_stream, ending
 from proxy.request.reporting import Reporter
 from proxy.request.response_headers import headers_of, is_truncated
 from proxy.request.restated_answers import change_of, restated, restated_whole
 from proxy.request.routes import Router
 from proxy.request.shown import Keeping
-from proxy.request.stages import Answered, Planned, Received, Record
+from proxy.request.stages import Answered, Planned, Received, Record, Scanned
 from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
 from proxy.wire.controls import NOTHING_ASKED, controls
 from proxy.wire.headers import Header, value_of
 from proxy.wire.tap import Tap
-
-EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
 
 class Client(msgspec.Struct, frozen=True):
@@ -85,6 +84,7 @@ class Gateway:
     begin_trace: Begin = untraced
     keeping: Keeping | None = None
     callers: Callers | None = None
+    budgets: Budgets | None = None
     terms: Terms = field(init=False)
 
     def __post_init__(self) -> None:
@@ -155,23 +155,45 @@ class Gateway:
             if self.callers is not None:
                 received, known, denied = await self.callers.ruled(received, record, self.default.planner.scanner)
                 context.received = received
-            routed = self.routes.only or await self.routes.begin(received, record, known)
-            context.home, planner, known = routed.home, routed.home.planner, routed.scanned or known
-            if (error := denied or routed.error) is not None:
-                planned = Planned(received, scanned=known, error=error)
-            elif isinstance(found := planner.at_once(received, known), Planned):  # as of most
-                planned = found
+            if self.budgets is None or denied is not None or not is_budgeted(received):
+                planned = await self._planned(context, received, known, denied)
             else:
-                planned = await planner.prepare(received, record, found)
+                planned = await self._under_budget(context, received, known, self.budgets)
             context.planned = planned
         finally:
             record.own_seconds += time.perf_counter() - began
         if planned.error is not None:
             raise planned.error
-        if planned.proven and planned.total is None:
-            context.counting = planner.later.start_count(planned, record)
+        if planned.proven and planned.total is None and context.home is not None:
+            context.counting = context.home.planner.later.start_count(planned, record)
             if context.counting is None:
                 context.planned = planned.uncounted()
+
+    async def _planned(
+        self, context: RequestContext, received: Received, known: Scanned | None, denied: ClientError | None = None
+    ) -> Planned:
+        """What is to be sent, to the upstream that the request is routed to."""
+        routed = self.routes.only or await self.routes.begin(received, context.record, known)
+        context.home, planner, known = routed.home, routed.home.planner, routed.scanned or known
+        if (error := denied or routed.error) is not None:
+            return Planned(received, scanned=known, error=error)
+        found = planner.at_once(received, known)
+        if isinstance(found, Planned):  # as of most
+            return found
+        return await planner.prepare(received, context.record, found)
+
+    async def _under_budget(
+        self, context: RequestContext, received: Received, known: Scanned | None, budgets: Budgets
+    ) -> Planned:
+        """The same under the budget of the request's caller: counted, and with what it may take held."""
+
+        async def plan(under: Received, scanned: Scanned | None) -> tuple[Planned, Backend | None]:
+            return await self._planned(context, under, scanned), context.home
+
+        expected, record = self.reporter.expected, context.record
+        planned, context.hold = await budgets.plan(received, known, record, plan, self.routes, expected)
+        context.received = planned.received
+        return planned
 
     async def _exchange(self, context: RequestContext, client: Client) -> Attempt:
         """Sends, and sends again where there is something better to send. Returns what the client gets. Raises
@@ -282,7 +304,7 @@ class Gateway:
         """Relays the answer to the client; a short plain one that is here already, as most are, at once."""
         answer, usage, record, api = attempt.answer, attempt.usage, context.record, context.received.api
         seen = attempt.seen
-        extra = self._headers(context, attempt)
+        extra = self._headers(context, attempt) + headers_of_hold(context.hold)
         healed = bool(record.refusals) and not attempt.failed
         if attempt.refusal is not None:
             self._note_refusal(context)
@@ -354,15 +376,11 @@ class Gateway:
 
     async def _fail(self, context: RequestContext, send: Send, error: ClientError, extra: Sequence[Header]) -> None:
         """Sends an error of the proxy's own, in the shape of the request's API."""
-        scanned = None if context.latest is None else context.latest.scanned
-        if scanned is not None and scanned.scan.stream:
-            refusal_stream = context.received.api.refusal_stream
-            stream = None if refusal_stream is None else refusal_stream(error, scanned.model, int(time.time()))
-            if stream is not None:
-                context.answered = Answered(200)
-                await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})
-                await send({"type": "http.response.body", "body": stream})
-                return
+        if (stream := as_stream(error, context)) is not None:
+            context.answered = Answered(200)
+            await send({"type": "http.response.start", "status": 200, "headers": [*EVENT_STREAM, *extra]})
+            await send({"type": "http.response.body", "body": stream})
+            return
         await send_error(send, error, error_body(context.received.path, error), extra)
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from proxy.model.outcome import Outcome
 from proxy.observe.recent import Recent
 from proxy.observe.recording.recorded_lines import Request
 from proxy.observe.recording.recorder import Recorder
+from proxy.request.budgets import Budgets
 from proxy.request.context import RequestContext
 from proxy.upstreams.models_listing import Headers
 
@@ -56,6 +57,19 @@ class Outcomes(Silent):
     def ended(self, ended: Ended) -> None:
         """See `Observer.ended`."""
         self.tell(ended.outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class Settling(Silent):
+    """Settles what requests hold of budgets."""
+
+    budgets: Budgets
+
+    def ended(self, ended: Ended) -> None:
+        """See `Observer.ended`."""
+        context = ended.context
+        if context is not None and context.hold is not None:
+            self.budgets.settle(context.hold, ended.outcome, 0 if context.answered is None else context.answered.came)
 
 
 @dataclass(frozen=True, slots=True)

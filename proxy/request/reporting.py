@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from proxy.model.outcome import Outcome
+from proxy.model.outcome import Outcome, Repeated
 from proxy.model.structs import replace
 from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.metrics.groups import OTHER
@@ -19,6 +19,7 @@ from proxy.request.observers import Ended, Observer
 from proxy.request.refusal_detection import RefusalDetector
 from proxy.request.sent_prefixes import LEAST_TOKENS, SentPrefixes
 from proxy.request.stages import Planned, Record
+from proxy.request.totals import Totals
 from proxy.upstreams.internal_client import tenant_of
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.headers import Header, value_of
@@ -82,6 +83,8 @@ class Reporter:
             except Exception as error:
                 report_bug(context.record, error)
             finally:
+                if context.hold is not None:
+                    context.hold.settle(context.hold.amount)  # if nobody could say what was used
                 if context.record.held:
                     for observer in self.observers:
                         observer.drop(context)
@@ -143,6 +146,19 @@ class Reporter:
         tenant = (figures.tenant if figures else b"") or tenant_of(context.received.headers)
         tenant += outcome.upstream.encode()  # whose prompt caches differ
         return replace(outcome, repeated=self._sent_prefixes.add(tenant, models, *both))
+
+    def expected(self, planned: Planned, model: str, upstream: str, totals: Totals) -> Repeated | None:
+        """How much of what is about to be sent for a model to an upstream was sent there before."""
+        both, total = planned.prefixes, planned.total
+        if both is None:
+            short = total is None or total.prompt < LEAST_TOKENS
+            asked = None if total is None or short else totals.prefixes(total)
+            both = None if asked is None else (asked, None)
+        if both is None:
+            return None
+        scanned, headers = planned.scanned, planned.received.headers
+        tenant = (b"" if scanned is None else scanned.tenant) or tenant_of(headers)
+        return self._sent_prefixes.expected(tenant + upstream.encode(), model, both[1] or both[0])
 
     def passed(self, headers: Headers, outcome: Outcome) -> None:
         """Reports a request that was passed through, with these headers."""

@@ -73,6 +73,12 @@ class SentPrefixes:
             "" if sent is None else FIRST if before is None else _cut(known),
         )
 
+    def expected(self, tenant: bytes, model: str, sent: Prefixes) -> Repeated | None:
+        """What a prompt will repeat of what was sent before, if it is sent now; None if that is nothing. It adds
+        nothing."""
+        known = _longest((self._sent,), tenant, model, sent.digests) if self._sent.filled else None
+        return None if known is None else Repeated(0, known.tokens, time.monotonic() - known.at)
+
 
 def _idle(now: float, before: Sent | None, known: Sent | None) -> float:
     """Seconds since the later of these two was sent; 0 if there is none."""

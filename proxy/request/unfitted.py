@@ -19,6 +19,7 @@ from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.backend import Backend
+from proxy.request.budgets import is_free, not_counted
 from proxy.request.callers import Callers, is_disguised, not_allowed, with_upstream
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import passthrough
@@ -90,6 +91,8 @@ class Unfitted:
         target, headers = target_of(scope), scope["headers"]
         if rule is None:
             return await self.routes.other(headers, target, reads=reads)
+        if not reads and rule.budget is not None and rule.budget.enforced and not is_free(target):
+            raise not_counted(rule)
         if not reads and (not rule.allows("") or is_disguised(target)):  # what its body names is not read
             raise not_allowed(rule)
         by = rule.name if rule.upstream else ""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from proxy.cache.account_script import Found, Write
 from proxy.cache.remote import BackendError, Values
 
 WAIT_SECONDS = 10.0
@@ -67,6 +68,10 @@ class Shelf:
         if amounts or amount:
             amounts[field] = amount
         return sum(amounts.values()), self.tallies[name][1]
+
+    async def account(self, name: bytes, write: Write) -> Found:
+        await self._turn()
+        raise BackendError("ResponseError")  # it has no scripts
 
     async def sizes(self, names: Sequence[bytes]) -> Sequence[int]:
         return [len(self.values.get(name, b"")) for name in names]

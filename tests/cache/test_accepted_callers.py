@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from proxy.cache.accepted_callers import KIND, AcceptedCallers, SharedVerdicts, Verdict
+from proxy.cache.account_script import Found, Write
 from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote, Values
 from proxy.cache.sealing import former_name
@@ -37,6 +38,9 @@ class Store:
 
     async def set_default(self, name: bytes, value: bytes) -> bytes | None:
         return self.values.setdefault(name, value)
+
+    async def account(self, name: bytes, write: Write) -> Found:
+        raise AssertionError
 
     async def tally(self, name: bytes, field: bytes, amount: int, seconds: float) -> tuple[int, float]:
         return amount, seconds

@@ -34,6 +34,12 @@ budget = "team-a"
 [[caller]]
 name = "others"
 match = "*"
+
+[[budget]]
+name = "team-a"
+per = "1d"
+tokens = 1000000
+over = "fit"
 """
 
 
@@ -79,13 +85,13 @@ def test_a_users_list_replaces_the_built_in_one(tmp_path: Path) -> None:
 def test_a_row_says_what_holds_for_a_caller() -> None:
     rules = parsed(FULL)
     assert rules.names == {"support", "search", "others"}
-    rule = rules.rows[0].rule(1)
+    rule = rules.rows[0].rule(1, rules.budgets)
     assert (rule.number, rule.name, rule.window, rule.ladder, rule.mode) == (1, "search", 32000, "agent", Mode.OBSERVE)
     assert (rule.upstream, rule.on_full, rule.usage) == ("default", OnFull.AGENT, Reported.ASKED)
-    assert (rule.effective, rule.budget) == (16000, "team-a")
+    assert (rule.effective, rule.budget, rule.anybody) == (16000, rules.budgets["team-a"], False)
     assert rule.pin is not None and rule.pin.texts == ("never delete",)
     assert rule.allows("gpt-4o-mini") and rule.allows("GPT-5") and not rule.allows("gpt-5-pro") and not rule.allows("")
-    assert parsed(FULL).rows[1].rule(2).allows("")
+    assert parsed(FULL).rows[1].rule(2, {}).allows("")
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_rows_that_cannot_be_compared_with_requests_are_told(
 
 
 def test_each_row_is_described_on_one_line() -> None:
-    first, second = described(parsed(FULL))
+    first, second, _ = described(parsed(FULL))
     assert first.startswith(
         "caller 1 (search): 1 key or header search with models gpt-4o* with paths /v1/chat*: window 32,000, ladder "
     )

@@ -27,6 +27,7 @@ from proxy.observe.metrics.costs import no_prices
 from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.groups import OTHER
 from proxy.observe.metrics.read_metrics import (
+    BUDGET_METRICS,
     BUILD_METRICS,
     CACHE_METRICS,
     EXTRA_CALL_METRICS,
@@ -34,6 +35,7 @@ from proxy.observe.metrics.read_metrics import (
     RECORDING_METRICS,
     RELOAD_METRICS,
     TRACE_METRICS,
+    BudgetStatistics,
     BuildFacts,
     CacheStatistics,
     ExtraCallStatistics,
@@ -75,6 +77,12 @@ def model_label(windows: Windows, model: str) -> str:
     return OTHER if row is None else row.model
 
 
+def table_name(windows: Windows, model: str) -> str:
+    """What the tables call a model, of embeddings too; `OTHER` if none knows it."""
+    label = model_label(windows, model)
+    return windows.of_embeddings(model) or label if label == OTHER else label
+
+
 def prefers_openmetrics(accept: str) -> bool:
     """Whether an Accept header (RFC 9110, 12.5.1) weighs OpenMetrics 1.0 at least as high as Prometheus' own format."""
     weights = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
@@ -104,7 +112,7 @@ class Metrics:
     prices: returns the list prices of a model.
     by_caller: whether callers are told apart, by the outcomes' `caller`.
     gen_ai: OpenTelemetry's names, if they are wanted.
-    cache, extra_calls, budget, reloads, traces, build, recording: sources of metrics that are read at a scrape.
+    cache, extra_calls, budget, reloads, traces, build, recording, budgets: sources that are read at a scrape.
     folder: with several workers, the folder for the values of each. Others see them within `PUBLISH_DELAY_S`.
     folded: is called once a label is `other` because there are too many of its kind.
     agreed: what replicas agree to tell apart, if they know of each other.
@@ -129,6 +137,7 @@ class Metrics:
         recording: RecordingStatistics | None = None,
         folded: Folded = unnoticed,
         agreed: Agreement | None = None,
+        budgets: BudgetStatistics | None = None,
     ) -> None:
         self._files = None if folder is None else WorkerFiles(folder)
         self.in_flight = Gauge(None if folder is None else self._schedule_publish)
@@ -141,6 +150,7 @@ class Metrics:
         self._read_metrics = [
             *([] if cache is None else _read_from(CACHE_METRICS, cache)),
             *([] if extra_calls is None else _read_from(EXTRA_CALL_METRICS, extra_calls)),
+            *([] if budgets is None else _read_from(BUDGET_METRICS, budgets)),
             *([] if budget is None else _read_from(MEMORY_METRICS, budget)),
             *([] if reloads is None else _read_from(RELOAD_METRICS, reloads)),
             *([] if traces is None else _read_from(TRACE_METRICS, traces)),

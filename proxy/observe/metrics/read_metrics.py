@@ -54,6 +54,13 @@ class MemoryStatistics(Protocol):
         """Requests."""
 
 
+class BudgetStatistics(Protocol):
+    """Statistics of the budgets of callers."""
+
+    def states(self) -> Iterable[tuple[Labels, float, int]]:
+        """By budget and caller: the share that is used, and the stage."""
+
+
 class ReloadStatistics(Protocol):
     """Statistics of reloads of rules and keys."""
 
@@ -164,6 +171,22 @@ EXTRA_CALL_METRICS: tuple[ReadMetric[ExtraCallStatistics], ...] = (
         (),
         lambda extra_calls: [((), extra_calls.left_here)],
         "sum",
+    ),
+)
+
+BUDGET_METRICS: tuple[ReadMetric[BudgetStatistics], ...] = (
+    ReadMetric(
+        "plimsoll_budget_used_ratio",
+        "Share of a budget of callers.toml that is used in its period, by budget and caller; without Redis, of the "
+        "share that the worker has.",
+        ("budget", "caller"),
+        lambda budgets: [(labels, used) for labels, used, _ in budgets.states()],
+    ),
+    ReadMetric(
+        "plimsoll_budget_stage",
+        "Stage of a budget in its period, 0 to 3: from 1 on the window of its requests is smaller.",
+        ("budget", "caller"),
+        lambda budgets: [(labels, stage) for labels, _, stage in budgets.states()],
     ),
 )
 

@@ -95,6 +95,8 @@ class Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERS
     controls: _Controls | None = None
     finish: str | None = None
     caller_name: str = ""
+    budget: str = ""
+    stage: int = 0
 
 
 def figures(request: Request, caller: str, at: float, name: Callable[[str, str], str] | None = None) -> Line:
@@ -142,6 +144,8 @@ def figures(request: Request, caller: str, at: float, name: Callable[[str, str],
         line.finish = printable(finish)
     if o.caller and o.caller != OTHER:
         line.caller_name = o.caller
+    if o.budget:
+        line.budget, line.stage = o.budget, o.stage
     return line
 
 

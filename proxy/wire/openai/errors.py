@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from proxy.errors import CONTEXT_LENGTH_EXCEEDED
+from proxy.errors import CONTEXT_LENGTH_EXCEEDED, INSUFFICIENT_QUOTA
 from proxy.model.api import ErrorFields
 
 # The statuses whose cause is not the request. 501 and 505 name a part of HTTP that the client may not use.
@@ -18,6 +18,8 @@ def error_body(error: ErrorFields, too_long: str | None = None) -> bytes:
     """
     param = too_long if error.code == CONTEXT_LENGTH_EXCEEDED else error.param
     kind = "server_error" if error.status in SERVER_ERRORS else "invalid_request_error"
+    if error.code == INSUFFICIENT_QUOTA:
+        kind = INSUFFICIENT_QUOTA
     fields = {"message": error.message, "type": kind, "param": param, "code": error.code or None}
     return msgspec.json.encode({"error": fields})
 

@@ -1,0 +1,330 @@
+"""Requests under a budget of callers.toml: planned for the window of its stage, held before they are sent, and settled
+when they have ended.
+
+Theory of operation
+-------------------
+
+A request is planned for the stage that its account is known to be in. What it may take at most is then held: its exact
+prompt, less what will be read from the provider's cache, with the limit of its reply. That command tells the stage
+that holds for all replicas. If it is another one, the request is planned again for that, so that all cut alike. Where
+nothing can be held, because requests under way hold what is left, it waits for these; where nothing is left, the client
+gets the error that its API has for a quota that is used up, which no client repeats.
+
+Nothing is sent uncounted under a budget that is enforced: a request that is not understood is refused. Nobody fails
+because of the store of accounts (`proxy.cache.accounts`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from proxy.cache.account_script import GRANTED, HELD
+from proxy.cache.accounts import Account, Accounts, Decision
+from proxy.errors import INSUFFICIENT_QUOTA, ClientError
+from proxy.fit import spending
+from proxy.fit.money import PricesOf
+from proxy.model.bounded import Bounded
+from proxy.model.budget import NANO, STAGES, Budget, For, Unit
+from proxy.model.caller_rule import CallerRule
+from proxy.model.conversation import Kind, Prompt
+from proxy.model.outcome import Outcome, Repeated
+from proxy.model.terms import OnFull
+from proxy.request.backend import Backend
+from proxy.request.prepare import Planner
+from proxy.request.routes import Router
+from proxy.request.stages import Planned, Received, Record, Scanned
+from proxy.request.totals import Totals
+from proxy.request.work import HEAVY_BYTES
+from proxy.upstreams.models_listing import Headers
+from proxy.wire.headers import Header
+from proxy.wire.scan import NotUnderstood
+
+WAIT_S = 10.0  # for requests under way that hold what is left
+POLL_S = 0.25  # between two tries while it waits: what other replicas settle is seen then
+MAX_REPLIES, MAX_KNOWN = 64, 4_096  # the latest replies of an account, and accounts of which they are known
+EVERYBODY = b""
+FREE = (b"/count_tokens", b"/input_tokens", b":countTokens", b"/tokenize", b"/api/show")  # ends of paths
+
+Labels = tuple[str, ...]
+Plan = Callable[[Received, Scanned | None], Awaitable[tuple[Planned, Backend | None]]]
+# How much of what is about to be sent for a model to an upstream (of this name) was sent there before.
+Expected = Callable[[Planned, str, str, Totals], Repeated | None]
+
+
+@dataclass(slots=True)
+class Hold:
+    """What a request holds of an account, and the decision that granted or denied it. `stage`: the one that it is
+    planned for. `done`: it is settled."""
+
+    account: Account
+    amount: int
+    stage: int
+    decision: Decision
+    done: bool = False
+
+    @property
+    def budget(self) -> Budget:
+        """Its budget."""
+        return self.account.budget
+
+    def settle(self, used: int) -> None:
+        """The request has ended, and used so much. Only the first call counts."""
+        if not self.done:
+            self.done = True
+            self.account.settle(self.amount, used)
+
+    def headers(self) -> list[Header]:
+        """What the client is told: the budget and its stage, and the figures by names like those of providers' own
+        limits."""
+        budget, found = self.budget, self.decision
+        window = budget.window_in(self.stage)
+        said = [budget.name, f"stage={self.stage}", *([] if window is None else [f"window={window}"])]
+        unit = budget.unit.value
+        told: list[Header] = [(b"x-plimsoll-budget", "; ".join(said).encode())]
+        told += [
+            (f"x-plimsoll-budget-{name}-{unit}".encode(), _figure(budget, value)) for name, value in self._figures()
+        ]
+        return [*told, *([] if found.resets is None else [(b"x-plimsoll-budget-reset", b"%d" % max(1, found.resets))])]
+
+    def _figures(self) -> Sequence[tuple[str, int]]:
+        return ("limit", self.account.limit), ("remaining", self.decision.left)
+
+
+def _figure(budget: Budget, amount: int) -> bytes:
+    return b"%d" % amount if budget.unit is Unit.TOKENS else f"{amount / NANO:.6f}".encode()
+
+
+class Tried(NamedTuple):
+    """A request that was planned under a budget. `hold`: None without an account."""
+
+    planned: Planned
+    hold: Hold | None = None
+
+
+NO_HEADERS: list[Header] = []
+
+
+def headers_of_hold(hold: Hold | None) -> list[Header]:
+    """What the client is told of the budget that its request is under; nothing without one, as mostly."""
+    return NO_HEADERS if hold is None else hold.headers()
+
+
+def is_budgeted(received: Received) -> bool:
+    """Whether the rule of a request's caller names a budget."""
+    rule = received.controls.rule
+    return rule is not None and rule.budget is not None
+
+
+@dataclass(slots=True)
+class Budgets:
+    """The budgets of one process. `identify`: a caller that no rule names, by its headers and address."""
+
+    accounts: Accounts
+    prices: PricesOf
+    identify: Callable[[Headers, str], bytes]
+    _replies: Bounded[tuple[bytes, ...], deque[int]] = field(default_factory=lambda: Bounded(MAX_KNOWN))
+
+    def states(self) -> list[tuple[Labels, float, int]]:
+        """Of each account that has a name: its budget and caller, the share that is used, and its stage."""
+        return [
+            ((account.budget.name, account.name), account.total / account.limit, account.current_stage)
+            for account in self.accounts.named()
+        ]
+
+    async def plan(
+        self,
+        received: Received,
+        scanned: Scanned | None,
+        record: Record,
+        plan: Plan,
+        routes: Router,
+        repeated: Expected,
+    ) -> Tried:
+        """Plans a request by `plan` under the budget of its caller's rule, and holds what it may take. The error that
+        the client gets instead is in the `Planned`."""
+        account = await self._account(received, scanned, record, routes.default.planner)
+        if account is None:
+            return Tried((await plan(received, scanned))[0])
+        budget, stage, ends = account.budget, account.current_stage, time.monotonic() + WAIT_S
+        denied: Hold | None = None
+        while True:
+            under = staged(received, budget, stage)
+            planned, home = await plan(under, None if scanned is None else replace(scanned, controls=under.controls))
+            if planned.error is not None or home is None:
+                return Tried(planned) if denied is None else Tried(refused(planned, denied), denied)
+            if planned.proven and planned.total is None:
+                planned = await home.planner.later.count(planned, record)
+            figures = figures_of(planned)
+            if figures is None:
+                return self._uncounted(planned, account)
+            sent_as = figures.model, routes.target(planned, home).name
+            known = repeated(planned, *sent_as, home.planner.totals.totals)
+            hold = await self._hold(account, self._most(account, figures, sent_as, known), stage, record, ends)
+            answer, now = hold.decision.answer, hold.decision.stage
+            smaller = budget.window_in(max(stage, now)) != budget.window_in(stage)
+            if answer == GRANTED and not smaller:
+                return Tried(planned, hold)
+            if answer == GRANTED:  # another stage has begun: all are planned for its window
+                hold.settle(0)
+                stage = now
+                continue
+            hold.done, denied = True, hold
+            if answer == HELD or budget.window_in(stage) == budget.window_in(STAGES):
+                return Tried(refused(planned, hold), hold)
+            stage = max(stage + 1, now)  # less of it may still have room
+
+    async def _account(
+        self, received: Received, scanned: Scanned | None, record: Record, planner: Planner
+    ) -> Account | None:
+        """The account of a request; None if its caller has no budget, or nothing is sent for it."""
+        rule = received.controls.rule
+        if rule is None or rule.budget is None or received.dry_run:
+            return None
+        budget, named = rule.budget, not rule.anybody
+        if budget.scope is For.ALL:
+            return self.accounts.of(budget, EVERYBODY, named=True)
+        who = rule.name.encode() if named else b"\0" + self.identify(received.headers, received.address)
+        if budget.scope is For.SESSION:
+            who += b"\0" + await _session(received, scanned, record, planner)
+        return self.accounts.of(budget, who, named)
+
+    def _uncounted(self, planned: Planned, account: Account) -> Tried:
+        """A request that nobody could count: refused, or where the budget is only told, sent."""
+        if account.budget.enforced:
+            return Tried(replace(planned, payload=b"", error=uncounted(planned.unplanned), pieces=()))
+        return Tried(planned, Hold(account, 0, account.current_stage, account.state()))
+
+    def _most(self, account: Account, figures: Figures, sent_as: tuple[str, str], known: Repeated | None) -> int:
+        """The most that a request takes."""
+        reply = figures.reply
+        if reply is None:
+            reply = spending.usual_reply(self._replies.get(account.parts) or ())
+        return spending.expected(account.budget, self.prices, sent_as, figures.prompt, reply, known)
+
+    async def _hold(self, account: Account, amount: int, stage: int, record: Record, ends: float) -> Hold:
+        """Holds an amount; waits for others that hold what it needs. That is not our own time."""
+        began = time.perf_counter()
+        try:
+            decision = await account.hold(amount)
+            while decision.answer == HELD and time.monotonic() < ends:
+                await account.wait(POLL_S)
+                decision = await account.hold(amount)
+            return Hold(account, amount, stage, decision)
+        finally:
+            waited = time.perf_counter() - began
+            record.own_seconds -= waited
+            record.upstream_seconds += waited
+
+    def settle(self, hold: Hold, outcome: Outcome, came: int) -> None:
+        """A request has ended. `came`: about how many tokens of its reply came, where no usage was reported."""
+        if outcome.usage is None:
+            outcome = replace(outcome, came=max(outcome.came, came))
+        else:
+            known = self._replies.get(hold.account.parts) or self._replies.put(
+                hold.account.parts, deque(maxlen=MAX_REPLIES)
+            )
+            known.append(outcome.usage.completion)
+        hold.settle(spending.of_outcome(hold.budget, self.prices, outcome))
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What is sent: the model, the tokens of the prompt, and the limit of the reply (None: it has none)."""
+
+    model: str
+    prompt: int
+    reply: int | None
+
+
+def figures_of(planned: Planned) -> Figures | None:
+    """The figures of what is sent; None if it was not counted."""
+    plan, total, scanned = planned.plan, planned.total, planned.scanned
+    if plan is not None:
+        sent = plan.draft if planned.received.may_change else plan.before
+        return Figures(sent.model, sent.billed, sent.reply)
+    if total is None or scanned is None:
+        return None
+    return Figures(scanned.model, total.prompt, scanned.scan.reserve)
+
+
+def staged(received: Received, budget: Budget, stage: int) -> Received:
+    """The request as it is planned in a stage: no header of the client's widens its window again."""
+    window, rule = budget.window_in(stage), received.controls.rule
+    if window is None or rule is None:
+        return received
+    controls, terms = received.controls, received.terms
+    cap = window if controls.window is None else min(window, controls.window)
+    fitted = terms if terms.on_full is OnFull.FIT else replace(terms, on_full=OnFull.FIT)
+    return replace(received, controls=replace(controls, window=cap, ladder=rule.ladder), terms=fitted)
+
+
+async def _session(received: Received, scanned: Scanned | None, record: Record, planner: Planner) -> bytes:
+    """A digest of a conversation's instructions and of what its user said first; empty if it is not understood."""
+    if scanned is None:
+        scanned, _ = await planner.scanner.named(received, record)
+    if scanned is None:
+        return b""
+    try:
+        return await planner.plans.pool.run(len(scanned.plain) > HEAVY_BYTES, _beginning, received, scanned.plain)
+    except NotUnderstood:
+        return b""
+
+
+def _beginning(received: Received, plain: bytes) -> bytes:
+    prompt: Prompt = received.api.request.parse(plain)
+    digest = blake2b(digest_size=16)
+    for message in prompt.messages:
+        if message.kind in (Kind.INSTRUCTION, Kind.USER):
+            text = message.text().encode("utf-8", "replace")
+            digest.update(b"%d:%d:" % (message.kind is Kind.USER, len(text)) + text)
+        if message.kind is Kind.USER:
+            break
+    return digest.digest()
+
+
+def refused(planned: Planned, hold: Hold) -> Planned:
+    """The request with the error that its client gets: others hold what is left, or nothing is left."""
+    error = in_use(hold) if hold.decision.answer == HELD else used_up(hold)
+    return replace(planned, payload=b"", pieces=(), result="over_budget", error=error)
+
+
+def used_up(hold: Hold) -> ClientError:
+    """The budget is used up: for good, as far as a client's own repeats are concerned."""
+    budget, found = hold.budget, hold.decision
+    ends = "" if found.resets is None else f" It begins anew in {max(1, round(found.resets)):,} seconds."
+    text = (
+        f"The budget {budget.name} of {budget.text(hold.account.limit)} that this proxy's operator has set is used up "
+        f"for this request: {budget.text(found.left)} are left, and it may take {budget.text(hold.amount)}.{ends}"
+    )
+    return ClientError(403, text, code=INSUFFICIENT_QUOTA)
+
+
+def in_use(hold: Hold) -> ClientError:
+    """Requests under way hold what is left of the budget: there will be some again."""
+    text = f"What is left of the budget {hold.budget.name} is held for requests under way: try again."
+    return ClientError(429, text, code="budget_in_use", retry=True, after=1)
+
+
+def uncounted(reason: str) -> ClientError:
+    """Under a budget that is enforced nothing is sent that cannot be counted."""
+    why = f": {reason}" if reason else ""
+    text = f"This request is under a budget of this proxy's operator and could not be counted{why}."
+    return ClientError(400, text, code="not_counted")
+
+
+def is_free(target: bytes) -> bool:
+    """Whether a path only counts a prompt, which costs nothing."""
+    return target.partition(b"?")[0].rstrip(b"/").endswith(FREE)
+
+
+def not_counted(rule: CallerRule) -> ClientError:
+    """A path that is not fitted, of a caller under a budget that is enforced."""
+    text = f"The caller {rule.name} is under a budget, and what this path takes cannot be counted by this proxy."
+    return ClientError(403, text, code="not_counted")
