@@ -88,14 +88,14 @@ def with_usage(prompt: int, cached: int, completion: int) -> bytes:
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 
 
-def settings(folder: Path, text: str) -> dict[str, str]:
+def settings(folder: Path, text: str) -> dict[str, Any]:
     """The settings of a proxy with these rules by caller."""
     (folder / "callers.toml").write_text(text)
     return {"PLIMSOLL_RULES": str(folder), "PLIMSOLL_SECRET": SECRET}
 
 
 @contextmanager
-def budgeted(folder: Path, text: str, reported: Reported = tokens, workers: int = 1, **more: str) -> Iterator[Budgeted]:
+def budgeted(folder: Path, text: str, reported: Reported = tokens, workers: int = 1, **more: Any) -> Iterator[Budgeted]:
     """A running proxy with these rules."""
     with upstream(reports(reported)) as there:
         with running(there.url, workers=workers, admin=True, **settings(folder, text), **more) as proxy:
