@@ -31,10 +31,11 @@ from proxy.model.outcome import Outcome
 from proxy.model.structs import replace
 from proxy.observe.log import event, make_access_log
 from proxy.observe.metrics.exposition import Metrics, model_label, table_name
-from proxy.observe.metrics.gen_ai import GenAi, provider_names
+from proxy.observe.metrics.gen_ai import GenAi
 from proxy.observe.metrics.read_metrics import BuildFacts
 from proxy.observe.recent import Recent
 from proxy.observe.recording.recorder import Recorder
+from proxy.observe.tracing.spans import provider_names
 from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.answers import AnswerLearning
 from proxy.request.attempts import Attempts

@@ -192,6 +192,7 @@ def test_the_examples_of_rules_are_a_folder_without_problems(tmp_path: Path) -> 
         "counter": "counters.toml",
         "key_check": "key_checks.toml",
         "caller": "callers.toml",
+        "budget": "callers.toml",
         "compaction": "compactions.toml",
     }
     for example in re.findall(r"```toml\n(.*?)```", text_of(RULES), re.DOTALL):

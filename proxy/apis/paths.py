@@ -25,6 +25,9 @@ KEYED = (
 )
 
 
+COUNTS = (b"/count_tokens", b"/input_tokens", b":countTokens", b"/tokenize")  # how paths end that only count a prompt
+
+
 @cache
 def keyed() -> frozenset[tuple[str, bytes]]:
     """Method and path, without its prefix, of each request that may carry the operator's key."""
@@ -97,3 +100,8 @@ def family(path: str) -> str:
 def _first(path: str) -> str:
     """The first segment of a path, after its prefix."""
     return path.removeprefix(PREFIX).lstrip("/").partition("/")[0]
+
+
+def only_counts(target: bytes) -> bool:
+    """Whether a path with its query only counts a prompt, which costs nothing."""
+    return target.partition(b"?")[0].rstrip(b"/").endswith(COUNTS)

@@ -29,7 +29,7 @@ GRANTED, HELD, USED_UP = 1, 2, 0  # there is room; there will be once requests u
 SCRIPT = """
 local k, w = KEYS[1], ARGV[1]
 local period, mine, spent, held = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local told, known, known_stage = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local confirmed, known, known_stage = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local limit, lease, keep = tonumber(ARGV[9]), tonumber(ARGV[13]), tonumber(ARGV[14])
 local own = 's:' .. w .. ':' .. ARGV[15]
 local t = redis.call('TIME')
@@ -47,13 +47,13 @@ end
 local total, others, base = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
 local stage, sweep = tonumber(f[5] or 0), tonumber(f[6] or 0)
 if mine == index then
-  if not f[7] and told > 0 then
-    local back = math.min(base, told)
+  if not f[7] and confirmed > 0 then
+    local back = math.min(base, confirmed)
     base = base - back
     total = total - back
   end
   total = total + spent - tonumber(f[7] or 0)
-  local lost = known + spent - told - total
+  local lost = known + spent - confirmed - total
   if lost > 0 then
     base = base + lost
     total = total + lost
@@ -104,9 +104,9 @@ class Write(msgspec.Struct, frozen=True):
     """What a worker tells of an account, and asks for.
 
     `period`: in seconds, 0 if it is not renewed; `index`: the number of the one that all figures belong to. `spent`,
-    `held`: all of this worker's own. `told`: what of `spent` the script has confirmed; `known`, `stage`: the sum and
-    the stage that it answered last. `limit`: over which nothing is granted. `marks`: where the stages begin. `times`:
-    how often the worker's own figures began anew. `asks`: amounts to hold.
+    `held`: all of this worker's own. `confirmed`: what of `spent` the script has confirmed; `known`, `stage`: the sum
+    and the stage that it answered last. `limit`: over which nothing is granted. `marks`: where the stages begin.
+    `times`: how often the worker's own figures began anew. `asks`: amounts to hold.
     """
 
     worker: str
@@ -114,7 +114,7 @@ class Write(msgspec.Struct, frozen=True):
     index: int
     spent: int
     held: int
-    told: int
+    confirmed: int
     known: int
     stage: int
     limit: int
@@ -125,7 +125,16 @@ class Write(msgspec.Struct, frozen=True):
     @property
     def arguments(self) -> list[str | int]:
         """The arguments of the script."""
-        own = (self.worker, self.period * 1000, self.index, self.spent, self.held, self.told, self.known, self.stage)
+        own = (
+            self.worker,
+            self.period * 1000,
+            self.index,
+            self.spent,
+            self.held,
+            self.confirmed,
+            self.known,
+            self.stage,
+        )
         return [*own, self.limit, *self.marks, LEASE_MS, KEEP_MS, self.times, *self.asks]
 
 

@@ -70,7 +70,7 @@ class Account:
     held: int = 0  # by this worker, for requests under way
     stage: int = 0
     used_at: float = 0.0
-    _told: int = 0
+    _confirmed: int = 0
     _known: int = 0  # what all spent, as the backend answered last
     _others_held: int = 0
     _index: int = 0
@@ -94,7 +94,7 @@ class Account:
     @property
     def total(self) -> int:
         """What all spent in the period, as far as it is known here."""
-        return self._known + self.spent - self._told
+        return self._known + self.spent - self._confirmed
 
     @property
     def limit(self) -> int:
@@ -185,7 +185,7 @@ class Account:
             return
         if self.link.clock() >= self._ends_at + (GRACE_S if self.link.reachable else 0.0):
             self._begin(max(self._index + 1, self._period_now()))
-            self.spent = self._told = self._known = 0
+            self.spent = self._confirmed = self._known = 0
             self._times += 1
 
     def write_soon(self) -> asyncio.Task[None]:
@@ -215,7 +215,7 @@ class Account:
         self._turn()
         self._changed, self._written_at = False, self.link.clock()
         limit = self.budget.limit if self.budget.enforced else FAR
-        own = (self._index, self.spent, self.held, self._told, self._known, self.stage)
+        own = (self._index, self.spent, self.held, self._confirmed, self._known, self.stage)
         asked = [ask.amount for ask in asks]
         sent = Write(
             self.link.worker, self.budget.seconds, *own, limit, self.budget.marks, times=self._times, asks=asked
@@ -239,11 +239,11 @@ class Account:
             self._begin(found.index, found.left if found.left >= 0 else None)
         if found.index != sent.index:  # what was told belongs to a period that has ended
             self.spent -= sent.spent
-            self._told = 0
+            self._confirmed = 0
             self._times += 1
             self._changed = self._changed or self.spent > 0
         else:
-            self._told = sent.spent
+            self._confirmed = sent.spent
         if self._ends_at is not None:
             self._ends_at = self.link.clock() + max(0.0, found.left)
         self._known, self._heard_at = found.spent, self.link.clock()
@@ -308,7 +308,7 @@ class Link:
         remote, sealer = self._remote, self._keyring.sealer
         if remote is None or sealer is None:
             return None
-        name = sealer.name(KIND, *parts)
+        name = sealer.name(KIND, *parts, whose=b"\0".join(parts))
         return await remote.exchange(lambda backend: backend.account(name, write))
 
 

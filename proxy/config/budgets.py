@@ -69,8 +69,17 @@ class BudgetRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """The budget."""
         limit, unit = (self.tokens, Unit.TOKENS) if self.tokens else (round((self.usd or 0) * NANO), Unit.USD)
         assert limit is not None
-        everything = self.count == "all"
-        return Budget(self.name, limit, unit, self.scope, self.seconds, everything, self.soft, self.window, self.over)
+        return Budget(
+            name=self.name,
+            limit=limit,
+            unit=unit,
+            scope=self.scope,
+            seconds=self.seconds,
+            everything=self.count == "all",
+            soft=self.soft,
+            window=self.window,
+            over=self.over,
+        )
 
 
 def parse_budgets(table: Mapping[str, Any]) -> tuple[dict[str, Budget], list[str]]:

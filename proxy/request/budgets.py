@@ -51,7 +51,6 @@ WAIT_S = 10.0  # for requests under way that hold what is left
 POLL_S = 0.25  # between two tries while it waits: what other replicas settle is seen then
 MAX_REPLIES, MAX_KNOWN = 64, 4_096  # the latest replies of an account, and accounts of which they are known
 EVERYBODY = b""
-FREE = (b"/count_tokens", b"/input_tokens", b":countTokens", b"/tokenize", b"/api/show")  # ends of paths
 
 Labels = tuple[str, ...]
 Plan = Callable[[Received, Scanned | None], Awaitable[tuple[Planned, Backend | None]]]
@@ -88,11 +87,13 @@ class Hold:
         window = budget.window_in(self.stage)
         said = [budget.name, f"stage={self.stage}", *([] if window is None else [f"window={window}"])]
         unit = budget.unit.value
-        told: list[Header] = [(b"x-plimsoll-budget", "; ".join(said).encode())]
-        told += [
+        headers: list[Header] = [(b"x-plimsoll-budget", "; ".join(said).encode())]
+        headers += [
             (f"x-plimsoll-budget-{name}-{unit}".encode(), _figure(budget, value)) for name, value in self._figures()
         ]
-        return [*told, *([] if found.resets is None else [(b"x-plimsoll-budget-reset", b"%d" % max(1, found.resets))])]
+        if found.resets is not None:
+            headers.append((b"x-plimsoll-budget-reset", b"%d" % max(1, found.resets)))
+        return headers
 
     def _figures(self) -> Sequence[tuple[str, int]]:
         return ("limit", self.account.limit), ("remaining", self.decision.left)
@@ -317,11 +318,6 @@ def uncounted(reason: str) -> ClientError:
     why = f": {reason}" if reason else ""
     text = f"This request is under a budget of this proxy's operator and could not be counted{why}."
     return ClientError(400, text, code="not_counted")
-
-
-def is_free(target: bytes) -> bool:
-    """Whether a path only counts a prompt, which costs nothing."""
-    return target.partition(b"?")[0].rstrip(b"/").endswith(FREE)
 
 
 def not_counted(rule: CallerRule) -> ClientError:

@@ -88,10 +88,10 @@ def ending(error: BaseException, context: RequestContext) -> Ending:
 
 def as_stream(error: ClientError, context: RequestContext) -> bytes | None:
     """The error as the stream that a client asked for, where its API has errors of this kind in streams alone."""
-    scanned, told = None if context.latest is None else context.latest.scanned, context.received.api.refusal_stream
-    if scanned is None or told is None or not scanned.scan.stream:
+    scanned, write = None if context.latest is None else context.latest.scanned, context.received.api.refusal_stream
+    if scanned is None or write is None or not scanned.scan.stream:
         return None
-    return told(error, scanned.model, int(time.time()))
+    return write(error, scanned.model, int(time.time()))
 
 
 def has_all(context: RequestContext) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proxy.apis import by_path, error_body
-from proxy.apis.paths import shown
+from proxy.apis.paths import only_counts, shown
 from proxy.config.settings import Settings
 from proxy.errors import ClientError, websocket_refused
 from proxy.http.receiving import Receive, Scope, cycle_of, target_of
@@ -19,7 +19,7 @@ from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.backend import Backend
-from proxy.request.budgets import is_free, not_counted
+from proxy.request.budgets import not_counted
 from proxy.request.callers import Callers, is_disguised, not_allowed, with_upstream
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import passthrough
@@ -91,7 +91,7 @@ class Unfitted:
         target, headers = target_of(scope), scope["headers"]
         if rule is None:
             return await self.routes.other(headers, target, reads=reads)
-        if not reads and rule.budget is not None and rule.budget.enforced and not is_free(target):
+        if not reads and rule.budget is not None and rule.budget.enforced and not only_counts(target):
             raise not_counted(rule)
         if not reads and (not rule.allows("") or is_disguised(target)):  # what its body names is not read
             raise not_allowed(rule)

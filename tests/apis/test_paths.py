@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.apis import apis
-from proxy.apis.paths import LONGEST_PATH, family, shown, takes_key
+from proxy.apis.paths import LONGEST_PATH, family, only_counts, shown, takes_key
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,17 @@ def test_every_apis_usual_path_may_carry_the_key_and_is_shown_whole() -> None:
     for api in apis():
         for path in api.paths[:1]:
             assert takes_key("POST", path.encode()) and shown(path.encode()) == path
+
+
+@pytest.mark.parametrize(
+    ("target", "counts"),
+    [
+        (b"/v1/messages/count_tokens?beta=true", True),
+        (b"/v1/responses/input_tokens/", True),
+        (b"/v1beta/models/gemini-2.5-pro:countTokens", True),
+        (b"/v1/images/generations?x=/count_tokens", False),
+        (b"/v1/messages/count_tokens/batches", False),
+    ],
+)
+def test_what_only_counts_is_told_by_the_end_of_its_path(target: bytes, counts: bool) -> None:
+    assert only_counts(target) is counts

@@ -204,7 +204,7 @@ def test_a_command_whose_answer_was_lost_counts_nothing_twice() -> None:
         await spend(one, 300)
         for _ in range(3):
             await one.write_soon()
-        one._told = one._known = 0  # as if no answer had come
+        one._confirmed = one._known = 0  # as if no answer had come
         await one.write_soon()
         assert (await other.hold(1)).left == 700
 

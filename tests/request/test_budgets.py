@@ -14,7 +14,7 @@ from proxy.model.caller_rule import CallerRule
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Terms
-from proxy.request.budgets import Budgets, Hold, headers_of_hold, is_budgeted, is_free, refused, staged
+from proxy.request.budgets import Budgets, Hold, headers_of_hold, is_budgeted, refused, staged
 from proxy.request.stages import Planned, Received
 from proxy.wire.controls import Controls
 
@@ -98,11 +98,6 @@ def test_the_replies_of_an_account_say_how_long_one_without_a_limit_may_be() -> 
         made.settle(one, Outcome("chat", "passed", 200, model="m", prompt_sent=1, attempts=1, usage=usage), came=0)
     replies = made._replies.get(one.account.parts)
     assert replies is not None and list(replies) == list(range(36, 100))
-
-
-@pytest.mark.parametrize(("target", "free"), [(b"/v1/messages/count_tokens?beta=true", True), (b"/v1/images", False)])
-def test_what_only_counts_costs_nothing(target: bytes, free: bool) -> None:
-    assert is_free(target) is free
 
 
 def test_the_state_of_named_accounts_is_shown() -> None:

@@ -67,4 +67,4 @@ def test_a_name_of_a_functions_own_and_a_copy_are_no_binding(code: str) -> None:
 
 
 def test_what_a_request_holds_besides_its_stages_is_no_decision() -> None:
-    assert set(RequestContext.__struct_fields__) - STAGES == {"record", "room", "figures", "keeping"}
+    assert set(RequestContext.__struct_fields__) - STAGES == {"record", "room", "figures", "keeping", "hold"}

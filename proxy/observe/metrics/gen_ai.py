@@ -11,13 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.apis import apis
-from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.observe.metrics.buffers import Labels
 from proxy.observe.metrics.groups import Group
 from proxy.observe.metrics.outcome_metrics import Metric
 from proxy.observe.metrics.series import Series
-from proxy.observe.tracing.spans import upstream_server
 
 USUAL = "chat"  # the operation of another endpoint
 UNKNOWN = "_OTHER"  # the provider of an upstream that rules do not name any more
@@ -97,10 +95,3 @@ class GenAi:
 
     def _put(self, metric: Metric, labels: Labels, value: float) -> None:
         self.series[metric.name].buffer.add(labels, (value,))
-
-
-def provider_names(url: str, upstreams: Iterable[UpstreamRow]) -> dict[str, str]:
-    """OpenTelemetry's names of the providers behind the upstream at a URL and behind those of rows."""
-    default = upstream_server(url).provider
-    named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in upstreams}
-    return {"": default, DEFAULT: default, **named}

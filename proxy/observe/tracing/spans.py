@@ -5,13 +5,14 @@ They contain what the log contains: no content, no key, and nothing about the ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from urllib.parse import urlsplit
 
 import msgspec
 
+from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.observe.log import printable
@@ -182,3 +183,10 @@ def _error_type(o: Outcome) -> str:
     if o.result in FAILED:
         return o.result
     return str(o.status) if o.status >= 500 else ""
+
+
+def provider_names(url: str, upstreams: Iterable[UpstreamRow]) -> dict[str, str]:
+    """OpenTelemetry's names of the providers behind the upstream at a URL and behind those of rows."""
+    default = upstream_server(url).provider
+    named = {row.name: upstream_server(row.url).provider if row.url else row.provider for row in upstreams}
+    return {"": default, DEFAULT: default, **named}

@@ -98,7 +98,7 @@ def test_every_row_is_shown_once_it_has_something_to_show() -> None:
         upstream="large",
         usage=Usage(3691, 7, 64),
     )
-    metrics.observe(replace(everything, phases=(("plan", 0.1),), too_long=True, unmoved_by=("caller",)))
+    metrics.observe(replace(everything, phases=(("plan", 0.1),), too_long=True, unmoved_by=("caller",), budget="b"))
     metrics.observe(
         replace(FITTED, mode="observe", shape="text", notes=(), planned=FITTED.notes, planned_result="fitted")
     )
