@@ -33,7 +33,7 @@ VERSION = (ROOT / "proxy" / "__init__.py").read_text().partition('__version__ = 
 QUALIFIED_BASE = f"docker.io/library/{BASE}"  # buildah takes a short name only where it is configured
 IMAGE = f"localhost/plimsoll:{VERSION}"
 STAND_IN = "a stand-in from Debian packages"
-LARGEST_MB, READY_CPU_S = 80, 1.5
+LARGEST_MB, READY_CPU_S = 90, 1.5
 WAIT_S = 60.0
 SHARED_AFTER_S = 2.0  # workers write their metrics every second
 HELLO = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Say hello."}]}
