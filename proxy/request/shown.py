@@ -57,11 +57,12 @@ class Keeping:
 
 def conversation_of(plan: Plan, headers: Headers) -> str:
     """A name for the conversation of a request, the same for all of its turns and in all workers: a hash, under a key
-    that ends with the process, of who sends it, how its instructions begin, and what its first user message says.
+    that ends with the process, of who sends it, to which model, how its instructions begin, and what its first user
+    message says.
     Empty without such a message. It tells nothing of the content, and decides nothing."""
     if plan.before.texts:
         return ""
-    hashed = xxh3_64(caller_of(headers), seed=SEED)
+    hashed = xxh3_64(b"%b\0%b\0" % (caller_of(headers), plan.before.model.encode("utf-8", "replace")), seed=SEED)
     for message in plan.before.messages:
         if message.kind is Kind.INSTRUCTION:
             hashed.update(message.text()[:OPENING].encode("utf-8", "replace"))

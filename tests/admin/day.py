@@ -38,6 +38,16 @@ name = "{name}"
 url = "http://127.0.0.1:{port}/v1"
 models = ["spare-*"]
 """
+TEAM = "x-team"  # the header of a gateway that names callers
+CALLERS = """[[caller]]
+name = "team-a"
+match = { headers = ["team-a"] }
+window = 3000
+
+[[caller]]
+name = "team-b"
+match = { headers = ["team-b"] }
+"""
 FACT = "Crane 7 on the north quay lifts 38 tonnes at most since its brake was repaired."
 QUESTION = "How many tonnes may crane 7 on the north quay lift?"
 Messages = list[dict[str, Any]]
@@ -190,7 +200,28 @@ LATE = tuple(
     )
     for _ in range(24)
 )
-DAY = (*SMALL, *CUT, *HEALED, *REST, *LATE)
+ASKED = {60: "What did the pilot say of the buoy?", 76: FACT[:6] + " lifts how much?", 92: "And the pilot's buoy?"}
+SAID = {4: "The pilot says that the green buoy has drifted west.", 12: FACT, 44: "The pilot likes tea at the buoy."}
+
+
+def a_chat(turns: int) -> Messages:
+    """A conversation of team-a up to its question after so many turns."""
+    found: Messages = [{"role": "user", "content": "We keep the log of the north quay."}]
+    for i in range(turns):
+        said = SAID.get(i) or ASKED.get(i) or f"Entry {i}: {' '.join(f'w{i}x{k}' for k in range(12))}."
+        found.append({"role": "user" if i % 2 == 0 else "assistant", "content": said})
+    return found
+
+
+TURNS = tuple(  # of one conversation, which outgrows the window of its caller's rule
+    Scene(f"a chat of team-a, up to {turn}", CHAT, chat(a_chat(turn + 1)), "fitted", headers={TEAM: "team-a"})
+    for turn in ASKED
+)
+TEAMS = (
+    *TURNS,
+    *(Scene("a short chat of team-b", CHAT, chat(talk(6), "gpt-4o"), "passed", headers={TEAM: "team-b"}),) * 6,
+)
+DAY = (*TEAMS, *SMALL, *CUT, *HEALED, *REST, *LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +318,7 @@ def lost(place: Place) -> Sequence[str]:
     """How many messages of the overlong chat were dropped, and why."""
     rows = place.entry(CUT[0])["rows"]
     dropped = [row for row in rows if row["state"] == "dropped"]
-    return f"{len(dropped)} dropped", dropped[0]["why"], dropped[0]["step"]
+    return f"{len(dropped)} dropped", dropped[0]["why"].partition(" ")[0], dropped[0]["step"]
 
 
 def learned(place: Place) -> Sequence[str]:
@@ -342,12 +373,15 @@ def place(workers: int = 1, **environment: str) -> Iterator[Place]:
         port, admin = free_ports()
         nobody, _ = free_ports()
         (rules / "upstreams.toml").write_text(UPSTREAMS.format(name=DOWN, port=nobody), "utf-8")
+        (rules / "callers.toml").write_text(CALLERS, "utf-8")
         given = {
             "PLIMSOLL_UPSTREAM": f"http://{LOCALHOST}:{provider}/v1",
             "PLIMSOLL_ADMIN_PORT": str(admin),
             "PLIMSOLL_WORKERS": str(workers),
             "PLIMSOLL_RULES": str(rules),
             "PLIMSOLL_CONNECT_TIMEOUT": "2",
+            "PLIMSOLL_CALLER_HEADER": TEAM,
+            "PLIMSOLL_TRUSTED_PROXIES": "127.0.0.1",
         }
         stack.enter_context(started("serve", port, **{**given, **environment}))
         wait_for(admin, "/readyz")

@@ -15,7 +15,7 @@ from proxy.cli.demo import BODY, LOCALHOST, free_ports, started, wait_for
 from proxy.simulator.app import SimulatorConfig, simulator
 from tests.admin import day
 from tests.admin.chromium import Tab, chromium, tab
-from tests.admin.day import CHAT, CUT, HEALED, REST, SMALL, Place, Scene
+from tests.admin.day import CHAT, CUT, HEALED, REST, SMALL, TURNS, Place, Scene
 from tests.admin.payloads import payloads
 from tests.e2e.services import talk
 from tests.e2e.world import eventually, listening
@@ -78,7 +78,7 @@ def shared(browser: Browser, here: Place) -> Iterator[Tab]:
 def opened(shared: Tab) -> Iterator[Tab]:
     """The page, loaded anew in a tab that tests share: a tab of its own for each takes longer than the tests."""
     shared.lost = False
-    shared.go()
+    shared.go("#/?flat=1")
     shared.live()
     yield shared
     faults, shared.faults = shared.faults, []
@@ -93,6 +93,8 @@ def figure(n: int) -> str:
 
 
 def test_the_overview_shows_the_figures_of_the_api(opened: Tab, here: Place) -> None:
+    opened.at("#/?flat=1&period=all")
+    expect(opened.find("#period button[aria-pressed=true]")).to_have_text("since the start")
     told = here.read("/api/overview")
     requests, tokens = told["requests"], told["tokens"]
     shown = {
@@ -100,13 +102,16 @@ def test_the_overview_shows_the_figures_of_the_api(opened: Tab, here: Place) -> 
     }
     assert shown == {name: figure(requests["total" if name == "requests" else name]) for name in shown}
     assert f"{figure(requests['measured'])} measured" in opened.text("#tile-requests")
-    assert opened.text("#tile-saved").split("\n")[1].replace(",", "").startswith(str(tokens["saved"])[:2])
+    saved = told["periods"]["all"]["saved"]
+    assert opened.text("#tile-saved").split("\n")[1].replace(",", "").startswith(str(saved)[:2])
+    assert saved <= tokens["prompt"]
     for name in ("prompt", "saved", "money", "own"):
         assert re.search(r"\d", opened.text(f"#tile-{name}"))
     assert f"{requests['total']} requests since" in opened.text("#summary")
 
 
 def test_the_histograms_show_the_load_before_and_after(opened: Tab, here: Place) -> None:
+    opened.at("#/?flat=1&period=all")
     load = here.read("/api/overview")["load"]
     edge = load["bounds"].index(1.0) + 1
     over, after = sum(load["before"][edge:]), sum(load["after"][edge:])
@@ -148,6 +153,7 @@ def test_the_system_view_shows_upstreams_endpoints_redis_and_settings(opened: Ta
     expect(opened.find("#state")).to_contain_text("2 of 2")
     expect(opened.find("#state")).to_contain_text(told["version"]["plimsoll"])
     expect(opened.find("#settings tbody tr").filter(has_text="PLIMSOLL_WORKERS")).to_contain_text("2")
+    expect(opened.find("#settings details tbody tr").first).to_be_hidden()
     assert "sk-day" not in opened.text()
 
 
@@ -177,10 +183,11 @@ def test_no_view_scrolls_sideways_on_a_phone_or_on_a_wall(
     browser: Browser, here: Place, width: int, scheme: Any
 ) -> None:
     detail = f"#/requests/{here.entry(CUT[0])['id']}"
+    talk = f"#/conversations/{here.entry(TURNS[0])['conversation']}"
     with tab(browser, here.page, width, color_scheme=scheme) as one:
         one.go()
         one.live()
-        for view in (*VIEWS, detail):
+        for view in (*VIEWS, detail, talk):
             one.at(view)
             expect(one.find("main > section:not([hidden]) h1")).to_have_count(1)
             if view == detail:
@@ -206,7 +213,7 @@ def test_filters_choose_by_result_model_endpoint_and_text(opened: Tab, here: Pla
     opened.find("#f-endpoint").select_option("messages")
     expect(opened.find("#requests tbody tr")).to_have_count(1)
     assert "claude-sonnet-4-5" in listed(opened)[0]
-    assert opened.ask("() => location.hash") == "#/?result=healed&endpoint=messages"
+    assert opened.ask("() => location.hash") == "#/?result=healed&endpoint=messages&flat=1"
     opened.page.reload()
     expect(opened.find("#requests tbody tr")).to_have_count(1)
     opened.find("#f-clear").click()
@@ -238,7 +245,7 @@ def test_every_request_that_is_kept_is_found_by_its_number(browser: Browser) -> 
         alone.settled(151)
         kept = [one["id"] for one in alone.read("/api/requests?limit=1000")["requests"]]
         with tab(browser, alone.page) as opened:
-            opened.go()
+            opened.go("#/?flat=1")
             opened.find("#f-text").fill("#30")
             expect(opened.find(f"#requests tbody tr[data-id='{kept[-30]}']")).to_be_visible()
             opened.find("#f-clear").click()
@@ -261,9 +268,10 @@ def test_the_list_is_reached_from_a_note_and_shows_only_what_changed(opened: Tab
         expect(opened.find("#requests-title")).to_be_focused()
         expect(opened.find("#requests-title")).to_be_in_viewport()
         expect(opened.find("#requests tbody tr")).to_have_count(1)
+    assert not opened.find("#f-group").is_checked(), "a link leaves what it does not name"
     opened.find("#f-clear").click()
     opened.find("#f-changed").check()
-    expect(opened.find("#requests tbody tr")).to_have_count(len(CUT) + len(HEALED))
+    expect(opened.find("#requests tbody tr")).to_have_count(len(CUT) + len(HEALED) + len(TURNS))
 
 
 # Before and after
@@ -284,6 +292,7 @@ def test_a_request_is_shown_before_and_after(opened: Tab, here: Place, scene: Sc
     assert told["prompt_sent"] <= sent <= sum(told["parts"]["sent"].values())
     drawn = opened.ask(WIDTHS)
     assert drawn[0] / drawn[1] == pytest.approx(before / sent, rel=0.03)
+    opened.find("label:text('One row for each message') input").check()
     table = opened.find("table:has(caption:text('Messages'))")
     rows = table.locator("tbody tr").all_inner_texts()
     for row, line in zip(told["rows"], rows, strict=False):
@@ -304,6 +313,7 @@ def test_what_was_cut_is_struck_through(opened: Tab, here: Place) -> None:
     told = here.entry(CUT[0])
     opened.at(f"#/requests/{told['id']}")
     opened.find("label:text('Only what changed') input").check()
+    opened.find("label:text('One row for each message') input").check()
     table = opened.find("table:has(caption:text('Messages'))")
     expect(table.locator("tbody tr").first).not_to_contain_text("kept")
     table.locator("button:text('show its text')").first.click()
@@ -352,6 +362,137 @@ def test_a_request_that_is_no_longer_kept_says_so(opened: Tab) -> None:
     expect(opened.find("#request")).to_contain_text("no longer kept")
 
 
+# Who, when, which conversation
+
+
+def test_the_line_at_the_top_says_pod_upstream_mode_ladder_and_cap(opened: Tab, here: Place) -> None:
+    told = here.read("/api/overview")
+    for word in (told["pod"], "2 of 2", told["holds"]["upstream"], "fit", "default", "none"):
+        expect(opened.find("#strip")).to_contain_text(word)
+    opened.find("#strip .term:text('cap')").focus()
+    tip = opened.ask("() => getComputedStyle(document.activeElement, '::after').content")
+    assert "CONTEXT_TOTAL_TOKEN_LIMIT" in tip, "a term is explained where it stands, by the keyboard too"
+
+
+def test_callers_have_their_use_their_money_and_their_limit(opened: Tab, here: Place) -> None:
+    opened.find("#period button:text('5 minutes')").click()
+    callers = {one["caller"]: one for one in here.read("/api/overview")["periods"]["5m"]["callers"]}
+    row = opened.find("#callers tbody tr").filter(has_text="team-a")
+    expect(row).to_contain_text("window of at most 3,000 tokens")
+    expect(row).to_contain_text(figure(callers["team-a"]["prompt"]))
+    expect(row).to_contain_text("$")
+    first = opened.find("#callers tbody th").first
+    expect(first).to_have_text("without a name")
+    row.locator("button").click()
+    expect(opened.find("#f-caller")).to_have_value("team-a")
+    expect(opened.find("#requests tbody tr")).to_have_count(len(TURNS))
+    assert all("team-a" in line for line in listed(opened))
+    assert "caller=team-a" in opened.ask("() => location.hash")
+
+
+def test_each_period_has_its_figures(opened: Tab, here: Place) -> None:
+    for value, name in (("5m", "5 minutes"), ("1h", "1 hour"), ("all", "since the start")):
+        opened.find(f"#period button:text('{name}')").click()
+        expect(opened.find("#period button[aria-pressed=true]")).to_have_text(name)
+        told = here.read("/api/overview")["periods"][value]
+        expect(opened.find("#tile-requests dd").first).to_have_text(figure(told["requests"]))
+    label = opened.find("#minutes svg").get_attribute("aria-label")
+    assert label is not None and figure(sum(line[1] for line in told_minutes(here))) in label
+
+
+def told_minutes(here: Place) -> list[list[int]]:
+    minutes: list[list[int]] = here.read("/api/overview")["periods"]["minutes"]
+    return minutes
+
+
+def test_bins_of_load_are_drawn_to_scale(opened: Tab, here: Place) -> None:
+    opened.at("#/?flat=1&period=all")
+    bounds = here.read("/api/overview")["load"]["bounds"]
+    wide = opened.ask(
+        "() => [...document.querySelectorAll('#loads rect.before')].map(r => +r.getAttribute('width') + 1)"
+    )
+    scaled = [high - low for low, high in zip([0, *bounds], bounds, strict=False) if high <= 2]
+    for load, drawn in zip(scaled, wide, strict=False):
+        assert drawn / wide[0] == pytest.approx(load / bounds[0], rel=0.05)
+
+
+def test_a_conversation_is_one_line_that_opens_and_says_what_it_lost_since_when_and_what_came_back(
+    opened: Tab, here: Place
+) -> None:
+    name = here.entry(TURNS[0])["conversation"]
+    told = here.read(f"/api/conversations/{name}")
+    assert len(told["requests"]) == len(TURNS) and told["gone"] and told["back"]
+    assert {one["worker"] for one in told["requests"]} <= {0, 1}
+    opened.at("#/?caller=team-a&flat=0")
+    lines = opened.find("#requests tbody tr")
+    expect(lines).to_have_count(1)
+    expect(lines.first).to_contain_text(f"{len(TURNS)} in one conversation")
+    opened.find("#requests tr.group button").focus()
+    opened.page.keyboard.press("Enter")
+    expect(opened.find("#requests tr.member")).to_have_count(len(TURNS))
+    expect(opened.find("#requests tr.panel")).to_contain_text(f"Not sent now: {told['gone']} messages")
+    expect(opened.find("#requests tr.panel")).to_contain_text("Came back: #")
+    opened.find("#requests tr.group a").click()
+    expect(opened.find("#conversation h1")).to_contain_text("team-a")
+    rows = opened.find("table:has(caption:text('not sent whole')) tbody tr")
+    expect(rows.filter(has_text="came back").first).to_contain_text("dropped at")
+    expect(rows.filter(has_text="no room").first).to_contain_text("since #")
+    expect(opened.find("table:has(caption:text('Requests of this')) tbody tr")).to_have_count(len(TURNS))
+    opened.page.keyboard.press("Escape")
+    expect(opened.find("#requests tr.group button")).to_be_focused()
+
+
+def test_equal_requests_are_one_line(opened: Tab, here: Place) -> None:
+    opened.at("#/?flat=0&model=gpt-4o-mini&result=passed")
+    alike = opened.find("#requests tr.group").filter(has_text="alike")
+    expect(alike.first).to_contain_text("unchanged")
+    opened.find("#f-group").uncheck()
+    expect(opened.find("#requests tr.group")).to_have_count(0)
+    assert "flat=1" in opened.ask("() => location.hash")
+
+
+def test_how_to_keep_what_was_cut_is_copied(browser: Browser, here: Place) -> None:
+    told = here.entry(TURNS[-1])
+    lost = [row["index"] for row in told["rows"] if row["state"] in ("dropped", "recalled")]
+    with tab(browser, here.page, permissions=["clipboard-read", "clipboard-write"]) as one:
+        one.go(f"#/requests/{told['id']}")
+        one.live()
+
+        def copied() -> str:
+            return str(one.ask("() => navigator.clipboard.readText()"))
+
+        one.find("button:text-is('copy as pins')").first.click()
+        expect(one.find("#copied")).to_contain_text("x-plimsoll-pin: ")
+        assert re.fullmatch(r"x-plimsoll-pin: \d+(,\d+)+", copied())
+        one.find("button:text('Copy pins of all')").click()
+        expect(one.find("#copied")).to_contain_text(f"{lost[0]},")
+        assert copied() == f"x-plimsoll-pin: {','.join(map(str, lost))}"
+        one.find("button:text('Copy as curl')").click()
+        expect(one.find("#copied")).to_contain_text("curl")
+        assert (
+            copied().startswith(f"curl 'http://{LOCALHOST}:{here.port}{CHAT}'") and "-H 'x-plimsoll-pin: " in copied()
+        )
+        one.find("#copied button").click()
+        one.find("button:text('Open in Inspect')").click()
+        expect(one.find("#i-body")).to_have_value(re.compile("We keep the log"))
+        one.find("#i-pins").fill(str(lost[0]))
+        one.find("#inspect-form button.main").click()
+        row = one.find("#inspection table:has(caption:text('Messages')) tbody tr").first
+        expect(row).to_contain_text("pinned")
+        expect(row).to_contain_text(f"#{lost[0]}")
+
+
+def test_what_was_cut_names_each_step_and_its_tokens(opened: Tab, here: Place) -> None:
+    told = here.entry(CUT[1])
+    opened.at(f"#/requests/{told['id']}")
+    opened.find("label:text('One row for each message') input").check()
+    rows = opened.find("table:has(caption:text('Messages')) tbody tr").all_inner_texts()
+    for row, line in zip(told["rows"], rows, strict=False):
+        for touch in row["steps"]:
+            assert f"{touch['step']} {'−' if touch['tokens'] < 0 else '+' if touch['tokens'] else '±'}" in line
+            assert figure(abs(touch["tokens"])) in line
+
+
 # Live
 
 
@@ -373,7 +514,7 @@ def test_new_requests_wait_behind_a_button_and_nothing_moves(opened: Tab, here: 
 
 
 def test_a_wall_follows_by_itself(opened: Tab, here: Place) -> None:
-    opened.at("#/?model=gpt-4o-mini&follow=1")
+    opened.at("#/?model=gpt-4o-mini&follow=1&flat=1")
     expect(opened.find("#f-follow")).to_be_checked()
     newest = opened.find("#requests tbody tr").first.get_attribute("data-id")
     here.send(SHORT)
@@ -459,7 +600,7 @@ def test_everything_is_reached_with_the_keyboard_alone(opened: Tab, here: Place)
     assert opened.ask("() => document.activeElement.className") == "skip"
     keyboard.press("Enter")
     assert opened.ask("() => document.activeElement.id") == "main"
-    for _ in range(60):
+    for _ in range(120):
         keyboard.press("Tab")
         where = opened.ask("() => document.activeElement.closest('#requests') !== null")
         outline = opened.ask("() => getComputedStyle(document.activeElement).outlineStyle")
@@ -478,6 +619,7 @@ def test_everything_is_reached_with_the_keyboard_alone(opened: Tab, here: Place)
 
 def test_a_screen_reader_finds_landmarks_names_and_headers(opened: Tab, here: Place) -> None:
     pages = [*VIEWS, f"#/requests/{here.entry(CUT[0])['id']}"]
+    pages += [f"#/conversations/{here.entry(TURNS[0])['conversation']}"]
     assert opened.ask("() => document.documentElement.lang") == "en"
     for selector in ("header", "nav[aria-label]", "main", "footer"):
         assert opened.find(selector).count() == 1
@@ -510,15 +652,32 @@ def test_200_hostile_texts_in_every_field_stay_texts(browser: Browser, here: Pla
         one.find("#f-follow").check()
         for i, text in enumerate(texts):
             named = {"x-plimsoll-ladder": plain_header(text)} if i % 2 else {}  # the proxy rejects an unknown ladder
-            here.post(CHAT, hostile(i, text), {"x-request-id": plain_header(text), **named})
-        newest = here.read("/api/requests?limit=200")["requests"]
+            sender = {day.TEAM: plain_header(text)} if i % 3 == 0 else {}
+            for _ in range(1 if i % 10 else 2):  # a conversation of two requests
+                here.post(CHAT, hostile(i, text), {"x-request-id": plain_header(text), **named, **sender})
+        newest = here.read("/api/requests?limit=220")["requests"]
         cut = [entry["id"] for entry in newest if entry["has_rows"]][:12]
         assert len(cut) == 12
-        for address in ("#/?follow=1", "#/models", "#/system", *(f"#/requests/{ident}" for ident in cut)):
+        names = {entry["conversation"] for entry in newest if entry["id"] in cut}
+        talks = [f"#/conversations/{name}" for name in sorted(names)]
+        for address in ("#/?follow=1", "#/models", "#/system", *talks, *(f"#/requests/{ident}" for ident in cut)):
             one.at(address)
             expect(one.find("main > section:not([hidden]) h1")).to_have_count(1)
-            for button in one.find("button:text('show its text')").all()[:3]:
-                button.click()
+            if "requests" in address:
+                one.find("label:text('All texts') input").check()
+                one.find("button:text('Copy as curl')").click()
+                expect(one.find("#copied")).to_contain_text("curl")
+        one.find("#copied button").click()
+        one.find("button:text('Open in Inspect')").click()
+        one.find("#inspect-form button.main").click()
+        expect(one.find("#inspection h2").first).to_be_visible()
+        one.at("#/?flat=0&period=5m")
+        closed = one.find("#requests tr.group button[aria-expanded=false]")
+        expect(closed.first).to_be_visible()
+        for _ in range(min(6, closed.count())):
+            closed.first.click()
+        callers = set(one.find("#callers tbody th").all_inner_texts())
+        assert callers <= {"team-a", "team-b", "without a name"}, "only rules name callers"
         one.at("#/")
         for text in texts[:40]:
             one.find("#f-text").fill(text.replace("\n", " ")[:40])

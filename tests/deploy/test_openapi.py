@@ -217,3 +217,7 @@ def test_a_request_is_shown_with_its_rows_and_texts(here: Running) -> None:
             check(path, "get", answer)
             assert json.loads(answer.body)[field]
     assert {one["model"] for one in found} == {"gpt-4", "harbour-9b"}
+    for one in found:
+        answer = here.ask("GET", f"/api/conversations/{one['conversation']}")
+        check("/api/conversations/{id}", "get", answer)
+        assert json.loads(answer.body)["messages"]
