@@ -17,7 +17,7 @@ from proxy.app import create_admin, create_app, is_shut
 from proxy.config.doubts import check_upstreams, doubts
 from proxy.config.ladders import parameter
 from proxy.config.rules import Rules
-from proxy.config.settings import Settings
+from proxy.config.settings import META, Settings
 from proxy.config.windows import Windows
 from proxy.errors import ConfigError
 from proxy.http.server import workers
@@ -78,6 +78,7 @@ def start(
         *remarks,
         *doubts(settings),
         *readable(settings),
+        *without_bodies(settings),
         *unused(settings, services.rules),
         *unmovable(services),
         *aged(services.windows, time.time()),
@@ -160,6 +161,16 @@ def readable(settings: Settings) -> list[str]:
         return []
     mode = stat.S_IMODE(folder.stat().st_mode)
     return [f"PLIMSOLL_RECORD: other users may read or write in {folder} (mode {mode:04o}): make it 0700"]
+
+
+def without_bodies(settings: Settings) -> list[str]:
+    """A remark if what is recorded cannot be replayed."""
+    if settings.record is None or settings.record_content != META:
+        return []
+    return [
+        "PLIMSOLL_RECORD_CONTENT=meta: figures are recorded, and no bodies: plimsoll replay cannot plan these requests "
+        "under other settings; redacted or bodies records what it needs"
+    ]
 
 
 def unused(settings: Settings, rules: Rules) -> list[str]:

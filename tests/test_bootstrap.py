@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, check_admin, first_steps, listen, on_terminal, shown
+from proxy.bootstrap import aged, check_admin, first_steps, listen, on_terminal, shown, without_bodies
 from proxy.config.model_table import read_table
 from proxy.config.settings import read_settings
 from proxy.config.window_rules import WindowRules
@@ -104,6 +104,16 @@ def test_a_table_that_is_older_than_half_a_year_is_remarked() -> None:
     remark = "the model table's newest date is 2024-08-06: windows and prices of newer models may be missing"
     assert aged(windows, windows.newest_at + half) == (remark,)
     assert aged(Windows(WindowRules(), read_table(b"{}")), 2e9) == (), "its age is not known"
+
+
+def test_U28_the_start_says_what_a_recording_without_bodies_cannot_be_used_for() -> None:
+    def said(**content: str) -> list[str]:
+        return without_bodies(read_settings({"PLIMSOLL_RECORD": "r", **content}))
+
+    (remark,) = said()
+    assert "plimsoll replay" in remark and "redacted or bodies" in remark
+    assert said(PLIMSOLL_RECORD_CONTENT="redacted") == said(PLIMSOLL_RECORD_CONTENT="bodies") == []
+    assert without_bodies(read_settings({})) == []
 
 
 def test_only_on_a_terminal_a_hangup_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
-from proxy.cli.picture import View, terminal, view
+from proxy.cli.picture import terminal, view
+from proxy.cli.replay_view import drawn
 from proxy.config.rules import load_rules
 from proxy.config.settings import Settings
 from proxy.config.windows import load_windows
@@ -28,7 +27,8 @@ from proxy.replay.files import Source, files_of
 from proxy.replay.html import page
 from proxy.replay.order import in_order
 from proxy.replay.plan_worker import Column
-from proxy.replay.report import MOST_SHOWN, Replay, report
+from proxy.replay.prices import RecordedPrices
+from proxy.replay.report import FIGURES_ONLY, Replay, report
 
 MAX_COLUMNS = 8
 EVERY_S = 0.2  # between two updates of the progress
@@ -57,13 +57,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise ConfigError("no files: a folder is searched for .jsonl, .json, .csv, .har and .gz")
     jobs = os.cpu_count() or 1 if arguments.jobs is None else arguments.jobs
     options = Options(settings, columns, jobs, arguments.content, arguments.lines is not None)
-    state = Replay(columns, windows.prices)
+    prices = RecordedPrices(windows, settings, rules.upstreams)
+    state = Replay(columns, prices, rules=[row.name for row in rules.callers.rows], unknown=prices.unknown)
     began = time.monotonic()
     with ExitStack() as files:  # opened before the work begins, which may take hours
         lines, html = _opened(files, arguments.lines, OUR_LINES), _opened(files, arguments.html, OUR_PAGE)
         with ExitStack() as stack:
             tick = _progress(stack, sources)
             for result in _results(sources, state, options):
+                if not state.figures_only.total.requests and state.is_without_body(result):
+                    print(f"plimsoll: {FIGURES_ONLY}", file=sys.stderr)  # at once: the rest may take hours
                 state.add(result)
                 tick(state)
                 if lines is not None:
@@ -144,173 +147,6 @@ def _show(found: dict[str, Any], arguments: argparse.Namespace) -> None:
         sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(found)) + b"\n")
     else:
         console = terminal()
-        console.print(drawn(found, view(console)))
+        console.print(drawn(found, view(console)), crop=False)
     if arguments.html is not None:
         print(f"plimsoll: wrote {arguments.html}", file=sys.stderr)
-
-
-def drawn(found: dict[str, Any], view: View) -> RenderableType:
-    """The report for a terminal."""
-    columns = found["columns"]
-    first = columns[0]
-    parts: list[RenderableType] = [_input(found, view)]
-    if (only := found["figures_only"]) is not None:
-        parts += [Text(), _recorded(only, view)]
-    if not first["total"]["planned"]:
-        return Group(*parts)
-    parts += [Text(), _compared(columns, view)]
-    for title, key in (("model", "models"), ("app", "apps")):
-        parts += [Text(), _groups(title, first[key], view)]
-    if any(column["steps"] for column in columns):
-        parts += [Text(), _steps(columns, view)]
-    for cut in first["worst"]:
-        parts += [Text(), _worst(cut, view)]
-    parts += [Text(), *_agreement(first, view), Text(), _speed(found, view)]
-    return Group(*parts)
-
-
-def _input(found: dict[str, Any], view: View) -> Text:
-    given = found["input"]
-    formats = ", ".join(f"{name} {count:,}" for name, count in given["formats"].items()) or "no format that is known"
-    lines = [f"{given['requests']:,} requests in {given['files']:,} files: {formats}"]
-    lines += [f"not understood: {count:,} x {why}" for why, count in given["not_understood"].items()]
-    lines += [f"not planned: {count:,} x {why}" for why, count in found["columns"][0]["not_planned"].items()]
-    lines += [f"cannot be read: {problem}" for problem in given["unreadable"]]
-    lines += notes(found)
-    return Text("\n").join(map(view.text, lines))
-
-
-def notes(found: dict[str, Any]) -> list[str]:
-    """What limits what the report says."""
-    given, only = found["input"], found["figures_only"]
-    said = [f"not in the recording: {what} ({count:,} requests)" for what, count in given["missing"].items()]
-    if given["requests"] and given["with_time"] < given["requests"]:
-        said.append(f"{given['requests'] - given['with_time']:,} requests have no time: taken to follow one another")
-    if unknown := found["columns"][0]["total"]["window_unknown"]:
-        said.append(f"{unknown:,} requests are for models whose window is not known: taken to fit")
-    if given["out_of_order"]:
-        said.append(f"{given['out_of_order']:,} requests came out of order: their cache figures may be too low")
-    if given["redacted"]:
-        said.append(f"{given['redacted']:,} requests are redacted: counts hold, but which texts a cut keeps does not")
-    if only is not None:
-        said.append(
-            f"{only['requests']:,} requests have figures only, of the proxy that recorded them: {only['over']:,} over "
-            f"the line, {only['near']:,} near it, {only['cut']:,} cut, {only['tokens']['removed']:,} tokens removed"
-        )
-    return said
-
-
-ROWS: Sequence[tuple[str, Callable[[dict[str, Any]], str]]] = (
-    ("requests", lambda t: f"{t['planned']:,}"),
-    ("near the line (80 %)", lambda t: f"{t['near']:,}"),
-    ("over the line", lambda t: f"{t['over']:,}"),
-    ("would be refused as sent", lambda t: f"{t['too_long']:,}"),
-    ("  of these answered", lambda t: f"{t['answered']:,}"),
-    ("cut", lambda t: f"{t['cut']:,}"),
-    ("cannot be made to fit", lambda t: f"{t['unfit']:,}"),
-    ("prompt tokens", lambda t: f"{t['tokens']['prompt']:,}"),
-    ("  removed", lambda t: f"{t['tokens']['removed']:,}"),
-    ("cached tokens, as sent", lambda t: f"{t['cached_tokens']['as_sent']:,}"),
-    ("cached tokens, fitted", lambda t: f"{t['cached_tokens']['fitted']:,}"),
-    ("cost as sent, net", lambda t: dollars(t["money"]["as_sent_net"])),
-    ("cost fitted, net", lambda t: dollars(t["money"]["fitted_net"])),
-    ("saved, net", lambda t: dollars(t["money"]["saved_net"])),
-    ("saved, without the cache", lambda t: dollars(t["money"]["saved"])),
-    ("cost of what was refused", lambda t: dollars(t["money"]["answered_net"])),
-    ("without a price", lambda t: f"{t['money']['unpriced']:,}"),
-)
-
-
-def dollars(amount: float) -> str:
-    """US dollars, with cents, and with more figures for small amounts."""
-    return f"${amount:,.2f}" if abs(amount) >= 1 or not amount else f"${amount:.4f}"
-
-
-def _plain(*columns: str) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="right" if place else "left", no_wrap=bool(place), overflow="fold")
-    return table
-
-
-def _compared(columns: Sequence[dict[str, Any]], view: View) -> Table:
-    table = _plain("", *(_heading(column, view) for column in columns))
-    for name, figure in ROWS:
-        table.add_row(name, *(figure(column["total"]) for column in columns))
-    return table
-
-
-def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Table:
-    table = _plain(title, "requests", "near", "over", "refused", "answered", "removed", "saved net")
-    for group in groups[:MOST_SHOWN]:
-        table.add_row(
-            view.text(group["name"]),
-            *(f"{group[key]:,}" for key in ("planned", "near", "over", "too_long", "answered")),
-            f"{group['tokens']['removed']:,}",
-            dollars(group["money"]["saved_net"]) if group["money"]["priced"] else "no price",
-        )
-    return table
-
-
-def _recorded(only: dict[str, Any], view: View) -> RenderableType:
-    """What requests say of themselves of which only the figures are recorded."""
-    table = _plain("recorded figures", "requests", "near", "over", "cut", "tokens", "removed")
-    for group in only["models"][:MOST_SHOWN]:
-        tokens = (group["tokens"]["prompt"], group["tokens"]["removed"])
-        figures = (*(group[key] for key in ("requests", "near", "over", "cut")), *tokens)
-        table.add_row(view.text(group["name"]), *(f"{figure:,}" for figure in figures))
-    for step in only["steps"]:
-        table.add_row(view.text(f"by {step['step']}"), f"{step['requests']:,}", "", "", "", "", f"{step['tokens']:,}")
-    return table
-
-
-def _steps(columns: Sequence[dict[str, Any]], view: View) -> Table:
-    """Tokens that each step removes, and from how many requests."""
-    several = len(columns) > 1
-    table = _plain("step: tokens removed (requests)", *(_heading(c, view) if several else "" for c in columns))
-    for name in dict.fromkeys(step["step"] for column in columns for step in column["steps"]):
-        found = [next((step for step in column["steps"] if step["step"] == name), None) for column in columns]
-        table.add_row(view.text(name), *("" if s is None else f"{s['tokens']:,} ({s['requests']:,})" for s in found))
-    return table
-
-
-def _heading(column: dict[str, Any], view: View) -> str:
-    """The name of a column in several lines, so that it takes no room from the first column."""
-    return str(view.text(column["name"]).plain).replace(", ", "\n")
-
-
-def _worst(cut: dict[str, Any], view: View) -> RenderableType:
-    head = (
-        f"{cut['file']}, entry {cut['entry']}: {cut['model']}, {cut['prompt']:,} to {cut['prompt_sent']:,} tokens "
-        f"({cut['share_removed']:.0%} removed) by {', '.join(step['step'] for step in cut['steps'])}"
-    )
-    table = _plain("  role", "tokens", "sent", "")
-    table.columns[3].justify = "left"
-    for state, rows in _by_state(cut["rows"]).items():
-        sums = (sum(row[key] for row in rows) for key in ("tokens", "tokens_sent"))
-        table.add_row(f"  {len(rows):,} messages", *(f"{tokens:,}" for tokens in sums), view.text(state))
-    return Group(view.text(head, "bold"), table)
-
-
-def _by_state(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["state"], []).append(row)
-    return found
-
-
-def _agreement(column: dict[str, Any], view: View) -> Iterator[RenderableType]:
-    """How far counts and the model of the cache agree with recorded usage."""
-    for title, key in (("count against usage", "counts"), ("cache model against usage", "prompt_cache")):
-        table = _plain(title, "requests", "ours", "reported", "error p50", "p95", "within 1 %")
-        for row in column[key][:MOST_SHOWN]:
-            errors = (f"{row[name]:.1%}" for name in ("error_p50", "error_p95", "within_1_percent"))
-            figures = (f"{row[name]:,}" for name in ("requests", "estimated", "reported"))
-            table.add_row(view.text(row["model"]), *figures, *errors)
-        yield table if column[key] else Text(f"{title}: nothing is recorded to compare with", "dim")
-
-
-def _speed(found: dict[str, Any], view: View) -> Text:
-    speed = found["speed"]
-    text = f"{speed['tokens']:,} tokens in {speed['seconds']:,.1f} s; list prices of {found['prices_at'] or 'no date'}"
-    return view.text(text, "dim")

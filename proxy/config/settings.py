@@ -31,6 +31,7 @@ ADMIN_TOKEN = "PLIMSOLL_ADMIN_TOKEN"
 ADMIN_URL = "PLIMSOLL_ADMIN_URL"  # of a running proxy, for the commands that ask it; not for `serve`
 SERVICE_NAMES = re.compile(r"_SERVICE_(HOST|PORT)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
 
+USUAL_UPSTREAM = "https://api.openai.com/v1"
 META, REDACTED, BODIES = "meta", "redacted", "bodies"  # what a recording has of a request's body
 
 port = whole(0, 65535)
@@ -148,9 +149,7 @@ class Setting:
 
 
 SETTINGS = (
-    Setting(
-        "PLIMSOLL_UPSTREAM", values.upstream, "https://api.openai.com/v1", "base URL of the provider, including /v1"
-    ),
+    Setting("PLIMSOLL_UPSTREAM", values.upstream, USUAL_UPSTREAM, "base URL of the provider, including /v1"),
     Setting("PLIMSOLL_HOST", values.host, "127.0.0.1", "address to listen on"),
     Setting("PLIMSOLL_PORT", port, "8080", "port to listen on; 0 for any free port"),
     Setting(

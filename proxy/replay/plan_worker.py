@@ -28,9 +28,10 @@ from proxy.model.plan import Draft, Plan
 from proxy.model.structs import replace
 from proxy.replay.pieces import pieces_of
 from proxy.replay.recorded import Headers, Recorded
+from proxy.request.inspect import DryRun
 from proxy.services import Services, build
 from proxy.wire.cache_marks import without_marks
-from proxy.wire.controls import PREFIX
+from proxy.wire.controls import AS, PREFIX
 from proxy.wire.report import figures
 from proxy.wire.rows import as_json, rows
 
@@ -76,7 +77,8 @@ class Planned(msgspec.Struct, frozen=True):
     `talk`: the same for prompts that begin with the same question. `asked`, `sent`: the prompts for the model of prompt
     caches; `sent` is None if nothing was changed. `guessed`: the window is not known. `over`: it does not fit as it was
     sent. `too_long`: its upstream would have refused it. `unplanned`: why there is no plan. `report`: the figures as
-    `/inspect` has them, if they were asked for.
+    `/inspect` has them, if they were asked for. `tier`: of service, as it was asked for. `caller`: whose rule of
+    callers.toml it is under; empty: none's. `changes`: False if nothing may be changed, by its rule.
     """
 
     api: str = ""
@@ -96,6 +98,9 @@ class Planned(msgspec.Struct, frozen=True):
     sent: Pieces | None = None
     unplanned: str = ""
     report: Any = None
+    tier: str = ""
+    caller: str = ""
+    changes: bool = True
 
     @property
     def changed(self) -> bool:
@@ -156,11 +161,14 @@ class Planning:
     async def _plan(self, recorded: Recorded, column: Column) -> tuple[Planned, Plan]:
         body = _for_model(recorded.body, column.model) if column.model else recorded.body
         api = self._api(recorded, "" if column.model else recorded.model)
-        scanned, descent = await self.services.inspecting.planned(api, body, column.headers(recorded.headers))
-        return self._result(descent.plan, descent.prompt, scanned.scan.head), descent.plan
+        headers = (*column.headers(recorded.headers), *_callers(recorded))
+        made = await self.services.inspecting.planned(api, body, headers)
+        return self._result(made), made.descent.plan
 
-    def _result(self, plan: Plan, prompt: Prompt, head: bytes) -> Planned:
-        before, draft = plan.before, plan.draft
+    def _result(self, made: DryRun) -> Planned:
+        plan, prompt, head = made.descent.plan, made.descent.prompt, made.scanned.scan.head
+        before, draft = plan.before, plan.draft if made.changes else plan.before
+        changed = plan.changed and made.changes
         return Planned(
             api=prompt.api,
             model=before.model,
@@ -172,12 +180,15 @@ class Planning:
             guessed=before.window.guessed,
             over=before.excess > 0 and not plan.trusting,
             too_long=before.too_long,
-            possible=plan.possible,
-            steps=tuple(Step(note.step, note.tokens_before, note.tokens_after) for note in plan.notes),
+            possible=plan.possible if made.changes else not before.too_long,
+            changes=made.changes,
+            steps=tuple(Step(note.step, note.tokens_before, note.tokens_after) for note in plan.notes if changed),
             talk=_talk(prompt),
             asked=pieces_of(prompt, head, before),
-            sent=pieces_of(prompt, head, draft) if plan.changed else None,
+            sent=pieces_of(prompt, head, draft) if changed else None,
             report=figures(plan) if self.reports else None,
+            tier=made.scanned.scan.tier,
+            caller=made.received.controls.caller,
         )
 
     def _api(self, recorded: Recorded, model: str) -> Api:
@@ -198,6 +209,12 @@ class Planning:
             before, sent = _texts(plan.before), _texts(plan.draft)
             shown = [{**row, "text": before.get(row["index"]), "text_sent": sent.get(row["index"])} for row in shown]
         return Cut(replace(planned, asked=None, sent=None, report=None), shown, len(found) - len(shown))
+
+
+def _callers(recorded: Recorded) -> Headers:
+    """The names of who sent it, by which its rule of callers.toml is found."""
+    names = {recorded.name, recorded.app, recorded.caller, *recorded.keys} - {""}
+    return tuple((AS, name.encode("utf-8", "replace")) for name in sorted(names))
 
 
 def _talk(prompt: Prompt) -> int:

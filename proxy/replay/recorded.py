@@ -28,9 +28,11 @@ class Recorded(msgspec.Struct, frozen=True):
 
     `body`: its JSON; empty where only its figures are recorded. `at`: when it was sent, in seconds since 1970; None if
     unknown. `path`: of the URL, or the first path of its API; empty if unknown: then the body decides. `model`: of a
-    body that does not name it. `caller`: whose it is, in any form. `usage`, `status`: of the answer; None, 0 if
-    unknown. `headers`: control headers. `missing`: what the request had and the recording has not. `redacted`: its
-    words are not those that were sent.
+    body that does not name it. `caller`: whose it is, in any form; `name`: what its operator calls it; `keys`: hashes
+    of its keys, as callers.toml has them. `usage`, `status`: of the answer; None, 0 if unknown. `headers`: control
+    headers. `missing`: what the request had and the recording has not. `redacted`: its words are not those that were
+    sent. `upstream`: the name of the one that it was sent to; None if unknown. `provider`: litellm's name of whoever
+    answered; empty if unknown. `model_sent`: of an answer whose body is not recorded; empty: as `model`.
     """
 
     body: bytes = b""
@@ -45,6 +47,11 @@ class Recorded(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
     redacted: bool = False
     figures: Figures | None = None
+    name: str = ""
+    keys: tuple[str, ...] = ()
+    upstream: str | None = None
+    provider: str = ""
+    model_sent: str = ""
 
 
 class Skipped(msgspec.Struct, frozen=True):

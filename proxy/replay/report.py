@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,28 +11,42 @@ from proxy import __version__
 from proxy.replay.engine import Result
 from proxy.replay.order import Coverage
 from proxy.replay.plan_worker import Column, Cut
-from proxy.replay.sums import Errors, FiguresOnly, PricesOf, StepSums, Sums, Tally
+from proxy.replay.prices import PricesAt
+from proxy.replay.sums import Errors, FiguresOnly, StepSums, Sums, Tally, WithoutPrice
 
 MOST_SHOWN = 20  # rows of a table
+FIGURES_ONLY = (
+    "the recording has requests without their bodies, so they cannot be planned: their figures are those of the proxy "
+    "that recorded them. PLIMSOLL_RECORD_CONTENT=meta, the default, records no body; redacted (other words of as many "
+    "tokens) and bodies record what a replay needs"
+)
 
 
 @dataclass(slots=True)
 class Replay:
     """What is known of a replay so far. `figures_only`: of requests whose bodies are not recorded. `since`, `until`:
-    the times of the first and last request. `done`: requests. `tokens`: that were planned, under all columns."""
+    the times of the first and last request. `done`: requests. `tokens`: that were planned, under all columns. `rules`:
+    the names of the rules by caller. `unknown`: recorded upstreams of which these rules say nothing."""
 
     columns: Sequence[Column]
-    prices: PricesOf
+    prices: PricesAt
+    rules: Sequence[str] = ()
+    unknown: Collection[str] = ()
     coverage: Coverage = field(default_factory=Coverage)
     tallies: list[Tally] = field(init=False)
-    figures_only: FiguresOnly = field(default_factory=FiguresOnly)
+    figures_only: FiguresOnly = field(init=False)
     since: float | None = None
     until: float | None = None
     done: int = 0
     tokens: int = 0
 
     def __post_init__(self) -> None:
-        self.tallies = [Tally(self.prices) for _ in self.columns]
+        self.tallies = [Tally(self.prices, moved=bool(column.model)) for column in self.columns]
+        self.figures_only = FiguresOnly(prices=self.prices)
+
+    def is_without_body(self, result: Result) -> bool:
+        """Whether only the figures of a request are recorded."""
+        return not result.planned and result.placed.recorded.figures is not None
 
     def add(self, result: Result) -> None:
         """Adds the result of one request."""
@@ -42,8 +56,8 @@ class Replay:
             self.since = recorded.at if self.since is None else min(self.since, recorded.at)
             self.until = recorded.at if self.until is None else max(self.until, recorded.at)
         if not result.planned:
-            if recorded.figures is not None:
-                self.figures_only.add(recorded.model, recorded.figures)
+            if self.is_without_body(result):
+                self.figures_only.add(recorded)
             return
         for place, tally in enumerate(self.tallies):
             tally.add(result, place)
@@ -67,6 +81,8 @@ def report(replay: Replay, files: Sequence[str], prices_at: str, seconds: float,
             "with_time": coverage.timed,
             "out_of_order": coverage.late,
             "redacted": coverage.redacted,
+            "unknown_upstreams": sorted(replay.unknown),
+            "unused_rules": _unused(replay),
             "since": replay.since,
             "until": replay.until,
         },
@@ -79,6 +95,12 @@ def report(replay: Replay, files: Sequence[str], prices_at: str, seconds: float,
             "processes": jobs,
         },
     }
+
+
+def _unused(replay: Replay) -> list[str]:
+    """The rules by caller that no request is under, nor refused by."""
+    met = replay.tallies[0].rules.keys() | replay.tallies[0].callers.keys()
+    return [name for name in dict.fromkeys(replay.rules) if name not in met]
 
 
 def _by_count(found: Counter[str]) -> dict[str, int]:
@@ -94,6 +116,8 @@ def _column(column: Column, tally: Tally, files: Sequence[str]) -> dict[str, Any
         "total": _sums(tally.total),
         "models": _groups(tally.models),
         "apps": _groups(tally.apps),
+        "callers": _groups(tally.callers),
+        "without_price": _unpriced(tally.unpriced),
         "steps": _steps(tally.steps),
         "not_planned": _by_count(tally.unplanned),
         "counts": _errors(tally.counts),
@@ -111,6 +135,7 @@ def _sums(s: Sums) -> dict[str, Any]:
         "over": s.over,
         "cut": s.cut,
         "unfit": s.unfit,
+        "held": s.held,
         "too_long": s.too_long,
         "answered": s.answered,
         "recorded_refusals": s.refused,
@@ -137,13 +162,15 @@ def _sums(s: Sums) -> dict[str, Any]:
 
 def _figures(found: FiguresOnly) -> dict[str, Any]:
     """What is known without bodies: nothing of refusals, of the cache, of money."""
-    return {**_known(found.total), "models": _known_groups(found.models), "steps": _steps(found.steps)}
+    groups = {"models": _known_groups(found.models), "callers": _known_groups(found.callers)}
+    return {**_known(found.total), **groups, "steps": _steps(found.steps)}
 
 
 def _known(s: Sums) -> dict[str, Any]:
     named = ("requests", "planned", "near", "over", "cut", "tokens")
     whole = _sums(s)
-    return {name: whole[name] for name in named}
+    money = {"sent_net": s.sent_net, "priced": s.priced, "unpriced": s.unpriced}
+    return {**{name: whole[name] for name in named}, "money": money}
 
 
 def _known_groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
@@ -156,6 +183,13 @@ def _ordered(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
 
 def _groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
     return [{"name": name, **_sums(sums)} for name, sums in _ordered(groups)]
+
+
+def _unpriced(found: Counter[WithoutPrice]) -> list[dict[str, Any]]:
+    return [
+        {"model": one.model, "where": one.where, "why": str(one.why), "requests": count}
+        for one, count in found.most_common()
+    ]
 
 
 def _steps(steps: Mapping[str, StepSums]) -> list[dict[str, Any]]:

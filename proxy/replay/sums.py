@@ -1,26 +1,30 @@
 """Adds up the results of a replay under one column: requests, tokens, money, steps, agreement with recorded usage.
 
-Money is at list price and net of the provider's prompt cache, of which as large a share is trusted as the provider
-reported so far. What the cache holds is modelled twice, by what the clients sent and by what would have been sent
-(`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs what it costs. A request that would have been
-refused as it was sent has no cost as it was sent.
+Money is at list price, or in proportion to a cost that the upstream reported, and net of the provider's prompt cache,
+of which as large a share is trusted as the provider reported so far. What the cache holds is modelled twice, by what
+the clients sent and by what would have been sent (`proxy.fit.prompt_cache`), so that a cut which moves the prefix costs
+what it costs. A request that would have been refused as it was sent has no cost as it was sent.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from proxy.apis import apis
-from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache
+from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache, Sum, Unpriced, in_tier, paid, price, prices_for
 from proxy.fit.prompt_cache import Hit, PrefixStore
 from proxy.model.outcome import Usage
+from proxy.model.structs import replace
 from proxy.observe.metrics.costs import Trust
 from proxy.replay.engine import Result, is_among
 from proxy.replay.plan_worker import Cut, Planned
+from proxy.replay.prices import PricesAt, no_prices
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.values import MAX_NAME
+from proxy.wire.usage import extra_of
 
 NEAR = 0.8  # the load from which a request is near its window
 MAX_GROUPS = 200  # models, or apps, that are told apart
@@ -28,7 +32,6 @@ OTHERS, UNNAMED = "(others)", "(unnamed)"
 NOTABLE = 1_024  # tokens of a prompt from which providers cache
 CLOSE_SHARE = 0.01  # an error of no more than this is close
 CACHES_BY_API = {api.name: CACHES[api.server.prompt_cache] for api in apis() if api.server.prompt_cache}
-PricesOf = Callable[[str], Prices | None]
 
 
 @dataclass(slots=True)
@@ -71,10 +74,11 @@ class Sums:
 
     `guessed`: requests for models whose window is not known; they are taken to fit. `near`, `over`: requests by load as
     they were sent. `too_long`: what their upstreams would have refused; of these `answered` would have been made to
-    fit. `unfit`: those that could not. `refused`: of those that are too long, the ones that were refused when they were
-    recorded. `cached_*`: tokens that the provider's cache holds, of what clients sent and of what would have been sent;
-    `cut_*`: the same of requests that were cut. `asked_*`, `sent_*`: costs of requests that fit as they were sent;
-    `rescued_net`: of those that did not, and were made to fit.
+    fit. `unfit`: those that could not; `held`: those whose caller's rule lets nothing be changed. `refused`: of those
+    that are too long, the ones that were refused when they were recorded. `cached_*`: tokens that the provider's cache
+    holds, of what clients sent and of what would have been sent; `cut_*`: the same of requests that were cut.
+    `asked_*`, `sent_*`: costs of requests that fit as they were sent; `rescued_net`: of those that did not, and were
+    made to fit.
     """
 
     requests: int = 0
@@ -85,6 +89,7 @@ class Sums:
     too_long: int = 0
     answered: int = 0
     unfit: int = 0
+    held: int = 0
     cut: int = 0
     prompt: int = 0
     prompt_sent: int = 0
@@ -114,7 +119,8 @@ class Sums:
         self.near += not p.over and p.load >= NEAR and not p.guessed
         self.too_long += p.too_long
         self.answered += p.too_long and p.possible
-        self.unfit += not p.possible
+        self.unfit += not p.possible and p.changes
+        self.held += not p.changes
         self.cut += p.prompt_sent != p.prompt
         self.prompt += p.prompt
         self.prompt_sent += p.prompt_sent if p.possible else 0
@@ -131,21 +137,27 @@ class Sums:
             self.cut_cached_asked += asked.read
             self.cut_cached_sent += sent.read
 
-    def add_cost(self, p: Planned, prices: tuple[Prices | None, Prices | None], usages: tuple[Usage, Usage]) -> None:
+    def add_cost(self, p: Planned, asked: Sum | Unpriced, sent: Sum | Unpriced) -> None:
         """Adds what a request costs as it was sent and as it would have been sent."""
-        asked, sent = prices
-        if asked is None or sent is None:
+        if isinstance(asked, Unpriced) or isinstance(sent, Unpriced):
             self.unpriced += 1
             return
         self.priced += 1
         if p.too_long:
-            self.rescued_net += sent.bill(usages[1]).net
+            self.rescued_net += sent.net
             return
-        before, after = asked.bill(usages[0]), sent.bill(usages[1])
-        self.asked_gross += before.gross
-        self.asked_net += before.net
-        self.sent_gross += after.gross
-        self.sent_net += after.net
+        self.asked_gross += asked.gross
+        self.asked_net += asked.net
+        self.sent_gross += sent.gross
+        self.sent_net += sent.net
+
+
+class WithoutPrice(NamedTuple):
+    """Which requests have no price: for this model, at this upstream or provider (empty: not known), and why."""
+
+    model: str
+    where: str
+    why: Unpriced
 
 
 @dataclass(slots=True)
@@ -162,12 +174,22 @@ class FiguresOnly:
 
     total: Sums = field(default_factory=Sums)
     models: dict[str, Sums] = field(default_factory=dict)
+    callers: dict[str, Sums] = field(default_factory=dict)
     steps: dict[str, StepSums] = field(default_factory=dict)
+    prices: PricesAt = no_prices
 
-    def add(self, model: str, figures: Figures) -> None:
+    def add(self, recorded: Recorded) -> None:
         """Adds a request."""
-        for sums in (self.total, _group(self.models, model)):
+        figures, model = recorded.figures or Figures(), recorded.model_sent or recorded.model
+        prices = self.prices(recorded)
+        cost = price(prices, model, recorded.upstream or "", recorded.usage) if recorded.usage else None
+        caller = recorded.name or recorded.app or recorded.caller
+        for sums in (self.total, _group(self.models, recorded.model), _group(self.callers, caller)):
             sums.requests += 1
+            sums.unpriced += isinstance(cost, Unpriced)
+            if isinstance(cost, Sum):
+                sums.priced += 1
+                sums.sent_net += cost.net
             if figures.prompt is None:
                 continue
             load = figures.load or 0.0
@@ -183,16 +205,22 @@ class FiguresOnly:
 
 @dataclass(slots=True)
 class Tally:
-    """The sums under one column, of all requests and by model and app."""
+    """The sums under one column, of all requests and by model and app. `moved`: the column has a model in place of the
+    recorded ones, which is not served where they were. `unpriced`: requests by their model, upstream, and why they have
+    no price. `rules`: those under each rule by caller."""
 
-    prices: PricesOf
+    prices: PricesAt
+    moved: bool = False
     total: Sums = field(default_factory=Sums)
     models: dict[str, Sums] = field(default_factory=dict)
     apps: dict[str, Sums] = field(default_factory=dict)
+    callers: dict[str, Sums] = field(default_factory=dict)
     steps: dict[str, StepSums] = field(default_factory=dict)
     counts: dict[str, Errors] = field(default_factory=dict)
     caches: dict[str, Errors] = field(default_factory=dict)
     unplanned: Counter[str] = field(default_factory=Counter)
+    unpriced: Counter[WithoutPrice] = field(default_factory=Counter)
+    rules: Counter[str] = field(default_factory=Counter)
     _shares: dict[int, float] = field(default_factory=dict)
     _cuts: dict[int, tuple[Result, Cut]] = field(default_factory=dict)
     _trust: dict[str, Trust] = field(default_factory=dict)
@@ -202,12 +230,14 @@ class Tally:
     def add(self, result: Result, place: int) -> None:
         """Adds the result of one request under the column at this place."""
         p, recorded = result.planned[place], result.placed.recorded
-        groups = self._groups(p.model or "", recorded.app)
+        groups = self._groups(p, recorded)
         for sums in groups:
             sums.add(p, recorded)
         if p.unplanned:
             self.unplanned[_name(self.unplanned, p.unplanned)] += 1
             return
+        if p.caller:
+            self.rules[p.caller] += 1
         for step in p.steps:
             _count(self.steps, step.name, step.before, step.after)
         self._add_money(p, recorded, groups)
@@ -225,22 +255,43 @@ class Tally:
         """The worst cuts, the worst first."""
         return sorted(self._cuts.values(), key=lambda one: -one[1].planned.share_cut)
 
-    def _groups(self, model: str, app: str) -> tuple[Sums, Sums, Sums]:
-        return self.total, _group(self.models, model), _group(self.apps, app)
+    def _groups(self, p: Planned, recorded: Recorded) -> tuple[Sums, ...]:
+        caller = p.caller or recorded.name or recorded.app or recorded.caller
+        return self.total, _group(self.models, p.model), _group(self.apps, recorded.app), _group(self.callers, caller)
 
     def _add_money(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...]) -> None:
-        prices = (self.prices(p.model), self.prices(p.model_sent))
+        prices = self._prices(p, recorded)
         at, usage = recorded.at or 0.0, recorded.usage
         asked = self._hit(self._asked, recorded.caller, p, at, cache_of(prices[0], p.api), sent=False)
         sent = self._hit(self._sent, recorded.caller, p, at, cache_of(prices[1], p.api), sent=True)
-        reply = 0 if usage is None else usage.completion
         trust = self._trust.setdefault(_name(self._trust, p.model), Trust())
-        usages = (_billed(p.prompt, reply, asked, trust.share), _billed(p.prompt_sent, reply, sent, trust.share))
+        usages = tuple(
+            in_tier(_billed(prompt, hit, trust.share, usage), p.tier)
+            for prompt, hit in ((p.prompt, asked), (p.prompt_sent, sent))
+        )
+        costs = _costs(p, usage, prices, (usages[0], usages[1]))
         for sums in groups:
             sums.add_cached(p, asked, sent)
             if p.possible:
-                sums.add_cost(p, prices, usages)
+                sums.add_cost(p, *costs)
+        if p.possible:
+            self._note_unpriced(p, recorded, costs)
         self._compare(p, recorded, asked, trust)
+
+    def _prices(self, p: Planned, recorded: Recorded) -> tuple[Prices | None, Prices | None]:
+        """The prices of the model that was asked for, and of the one that would be sent."""
+        prices, upstream = self.prices(recorded), recorded.upstream or ""
+        asked = prices(p.model, None) if self.moved else prices_for(prices, p.model, upstream, recorded.usage)
+        return asked, asked if p.model_sent == p.model else prices(p.model_sent, None)
+
+    def _note_unpriced(self, p: Planned, recorded: Recorded, costs: tuple[Sum | Unpriced, Sum | Unpriced]) -> None:
+        for model, cost in zip((p.model, p.model_sent), costs, strict=True):
+            if isinstance(cost, Unpriced):
+                where = "" if self.moved else recorded.provider or recorded.upstream or ""
+                key = WithoutPrice(model[:MAX_NAME] or UNNAMED, where, cost)
+                known = key in self.unpriced or len(self.unpriced) < MAX_GROUPS
+                self.unpriced[key if known else WithoutPrice(OTHERS, "", cost)] += 1
+                return
 
     def _hit(self, store: PrefixStore, caller: str, p: Planned, at: float, cache: PromptCache, *, sent: bool) -> Hit:
         """What the cache does for a prompt that reaches its upstream; one that is refused leaves nothing there."""
@@ -266,10 +317,39 @@ class Tally:
             trust.reported += min(expected, usage.cached)
 
 
-def _billed(prompt: int, reply: int, hit: Hit, trust: float) -> Usage:
-    """The usage that a prompt would have, if a provider reports this share of what its cache is expected to hold."""
+def _billed(prompt: int, hit: Hit, trust: float, reported: Usage | None) -> Usage:
+    """The usage that a prompt would have, if a provider reports this share of what its cache is expected to hold. Its
+    reply, its tier, and what is billed otherwise, are those of what was sent."""
     read = round(trust * min(hit.read, prompt))
-    return Usage(prompt, reply, read, written=hit.written + min(hit.read, prompt) - read)
+    written = hit.written + min(hit.read, prompt) - read
+    found = Usage(prompt, cached=read, written=written)
+    if reported is None:
+        return found
+    extra = reported.extra
+    if extra is not None:
+        hour = written * min(1.0, extra.written_hour / reported.written) if reported.written else 0
+        extra = extra_of(replace(extra, written_hour=round(hour), cost=None))
+    more, tier = reported.completion, reported.tier
+    return replace(found, completion=more, reasoning=reported.reasoning, tier=tier, extra=extra)
+
+
+def _costs(
+    p: Planned, reported: Usage | None, prices: tuple[Prices | None, Prices | None], usages: tuple[Usage, Usage]
+) -> tuple[Sum | Unpriced, Sum | Unpriced]:
+    """What a request costs as it was sent, and as it would have been sent. What the upstream says that it cost outranks
+    the prices: costs are larger by as much as that is larger than by the prices."""
+    asked, sent = paid(prices[0], usages[0]), paid(prices[1], usages[1])
+    cost = None if reported is None or reported.extra is None else reported.extra.cost
+    if cost is None or reported is None or prices[1] != prices[0]:
+        return asked, sent
+    if prices[0] is None:  # known is what was sent alone
+        whole = Sum(cost, cost)
+        return whole, whole if not p.changed else Unpriced.MODEL
+    ours = prices[0].bill(in_tier(reported, p.tier)).net
+    if not ours:
+        return asked, sent
+    scale = cost / ours
+    return prices[0].bill(usages[0]).scaled(scale), prices[0].bill(usages[1]).scaled(scale)
 
 
 def cache_of(prices: Prices | None, api: str) -> PromptCache:

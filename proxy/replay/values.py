@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from proxy.model.lenient_json import BROKEN, Json, RawFields
-from proxy.model.outcome import Usage
+from proxy.model.lenient_json import BROKEN, Json, RawFields, mapping
+from proxy.model.outcome import Extra, Usage
+from proxy.wire.usage import cost_of, extra_of, tier_of
 
 MILLISECONDS, NANOSECONDS = 1e11, 1e17  # a larger number of seconds is one of these units
 MAX_TOKENS = 10**12
@@ -86,7 +87,31 @@ def usage(found: Json) -> Usage | None:
         cached, written = cached or first(details, ("cached_tokens",)), tokens(details.get("cache_write_tokens"))
     elif CACHED in found or WRITTEN in found:
         prompt += cached + (written or 0)
-    return Usage(prompt, first(found, COMPLETION), min(cached, prompt), written=written)
+    replied, thought = found.get("completion_tokens_details"), found.get("output_tokens_details")
+    reply = next((d for d in (replied, thought) if isinstance(d, dict)), {})
+    return Usage(
+        prompt,
+        first(found, COMPLETION),
+        min(cached, prompt),
+        written=written,
+        reasoning=first(reply, ("reasoning_tokens",)),
+        tier=tier_of(found.get("service_tier")),
+        extra=_extra(found, details or {}, reply),
+    )
+
+
+def _extra(found: Mapping[str, Json], asked: Mapping[str, Json], reply: Mapping[str, Json]) -> Extra | None:
+    """What is billed otherwise: what is written to the cache for an hour, audio, searches, and the cost itself."""
+    kept, tools = (mapping(found.get(name)) for name in ("cache_creation", "server_tool_use"))
+    return extra_of(
+        Extra(
+            written_hour=first(kept, ("ephemeral_1h_input_tokens",)),
+            audio=first(asked, ("audio_tokens",)),
+            audio_reply=first(reply, ("audio_tokens",)),
+            searches=first(tools, ("web_search_requests",)),
+            cost=cost_of(found.get("cost")),
+        )
+    )
 
 
 def moment(found: Json) -> float | None:

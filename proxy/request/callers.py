@@ -47,6 +47,7 @@ SEPARATORS, PARAMETERS = re.compile(rb"[\s,;]+"), re.compile(rb"[&;]")
 MAX_WORDS = 64  # that may be keys in one request: each is hashed
 MAX_KNOWN, MAX_BYTES = 4_096, 4_096  # requests by what they brought, and bytes of that
 MAX_PATH = 256
+HASH = b"key:"  # with which the hash of a key begins
 
 
 def mark_of(secret: bytes | None) -> str | None:
@@ -56,7 +57,7 @@ def mark_of(secret: bytes | None) -> str | None:
 
 def hash_of(secret: bytes, key: bytes) -> str:
     """The hash of a key, as a row of callers.toml has it: `key:<mark of the secret>:<keyed hash>`."""
-    return f"key:{mark_of(secret)}:{_digest(_hash_key(secret), key)}"
+    return f"{HASH.decode()}{mark_of(secret)}:{_digest(_hash_key(secret), key)}"
 
 
 def _hash_key(secret: bytes) -> bytes:
@@ -146,7 +147,7 @@ class Callers:
         """A request with what its caller's rule says in place of what its headers ask for. Raises `ClientError` for
         keys of several callers."""
         scanned, model = await scanner.named(received, record) if self.by_model else (None, "")
-        rule = self._asked_as(received) or self.find(received.headers, received.address, received.path, model)
+        rule = self._asked_as(received, model) or self.find(received.headers, received.address, received.path, model)
         if rule is None:
             return Ruled(received, scanned)
         asked = received.controls
@@ -164,12 +165,21 @@ class Callers:
             scanned = None if scanned.left_out and rule.pin is not None else replace(scanned, controls=controls)
         return Ruled(under, scanned, None if rule.allows(model) else not_allowed(rule))
 
-    def _asked_as(self, received: Received) -> CallerRule | None:
-        """The rule under which a dry run is asked for, by its caller's name."""
+    def _asked_as(self, received: Received, model: str) -> CallerRule | None:
+        """The rule under which a dry run is asked for: by its caller's name, by the value of the header that names
+        callers, or by the hash of a key."""
         if not received.dry_run:
             return None
-        named = [value.decode("latin-1").strip() for name, value in received.headers if name == AS]
-        return next((row.rule for row in self.rows if row.rule.name in named), None)
+        named = {value.strip() for name, value in received.headers if name == AS}
+        places = {place for place, row in enumerate(self.rows) if row.rule.name.encode() in named}
+        for said in named:
+            digest = said.decode("latin-1").rpartition(":")[2] if said.startswith(HASH) else ""
+            places |= self._by_value.get(said, frozenset()) | self._by_key.get(digest, frozenset())
+        if not places:
+            return None
+        rows = sorted(places | self._anyone)
+        found = Found(tuple(self.rows[place] for place in rows), tuple(self.rows[place].rule.number for place in rows))
+        return self._choose(found, received.path, model)
 
     def of(self, scope: Scope) -> CallerRule | None:
         """The rule of a request that is not fitted, whose model nobody reads. Raises as `find`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,16 @@ from proxy.wire.report import inspection
 from proxy.wire.scan import NotUnderstood
 
 T = TypeVar("T")
+
+
+class DryRun(NamedTuple):
+    """A request that was only planned. `changes`: whether its plan may change what is sent: not where its mode is
+    another than to fit, and not where it is left to the client's agent."""
+
+    received: Received
+    scanned: Scanned
+    descent: Descent
+    changes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +89,13 @@ class Inspecting:
         record = Record()
         return await _understood(record, self._report(_received(api, body, headers, room), record))
 
-    async def planned(self, api: Api, body: bytes, headers: Headers) -> tuple[Scanned, Descent]:
-        """The scan of a body, and the plan that `plan_of` shows. Raises as `plan_of`."""
+    async def planned(self, api: Api, body: bytes, headers: Headers) -> DryRun:
+        """The plan that `plan_of` shows. Raises as `plan_of`."""
         record = Record()
         received = _received(api, body, headers, None)
-        _, _, scanned, descent = await _understood(record, self._plan(received, record))
-        return scanned, descent
+        received, home, scanned, descent = await _understood(record, self._plan(received, record))
+        left = home.planner.agents.leaves(received, scanned, descent.prompt)
+        return DryRun(received, scanned, descent, received.may_change and not left)
 
     async def _plan(self, received: Received, record: Record) -> tuple[Received, Backend, Scanned, Descent]:
         """A request under the rule of its caller, the upstream that it would go to, and its plan."""

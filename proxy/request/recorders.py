@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 
 from proxy.config.settings import BODIES, Settings
@@ -12,6 +13,7 @@ from proxy.observe.recording.recorded_bodies import Headers
 from proxy.observe.recording.recorded_lines import named
 from proxy.observe.recording.recorder import Recorder, Sender
 from proxy.observe.recording.recording_files import RecordingFiles
+from proxy.request.callers import hash_of
 from proxy.request.credentials import NAMES, credentials_of
 from proxy.tokens.encodings import encoding
 from proxy.tokens.families import Families
@@ -19,6 +21,7 @@ from proxy.tokens.redaction import redactors
 from proxy.upstreams.internal_client import ANONYMOUS, caller_of
 
 MAX_SENDERS = 1024
+MAX_HASHES = 4  # of one sender
 
 
 def make_recorder(
@@ -32,16 +35,20 @@ def make_recorder(
     files = RecordingFiles(settings.record, settings.record_size)
     names = ModelNames(_derived(secret, b"model"), label).of
     redact = redactors(_derived(secret, b"words"), lambda model: encoding(families.find(model).encoding), names)
-    senders = Senders(_derived(secret, b"caller")).of
+    hashed = None if settings.secret is None else partial(hash_of, settings.secret)
+    senders = Senders(_derived(secret, b"caller"), hashed).of
     name = None if settings.record_content == BODIES else names
-    return Recorder(files, settings.record_content, sender=senders, redact=redact, event=event, name=name)
+    return Recorder(
+        files, settings.record_content, sender=senders, redact=redact, event=event, name=name, answered=names
+    )
 
 
 class Senders:
-    """Names callers by a keyed hash of their credentials, in hexadecimal; empty for those without one."""
+    """Names callers by a keyed hash of their credentials, in hexadecimal; empty for those without one. `hashed`: the
+    hash of one credential as callers.toml has it; None: there are no such hashes without a secret."""
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, key: bytes, hashed: Callable[[bytes], str] | None = None) -> None:
+        self._key, self._hashed = key, hashed
         self._known: dict[tuple[bytes, ...], Sender] = {}  # by names and values
 
     def of(self, headers: Headers) -> Sender:
@@ -60,7 +67,8 @@ class Senders:
     def _sender(self, given: Headers) -> Sender:
         caller = caller_of(given)
         name = "" if caller == ANONYMOUS else blake2b(caller, key=self._key, digest_size=8).hexdigest()
-        return Sender(name, credentials_of(given))
+        keys = credentials_of(given)
+        return Sender(name, keys, () if self._hashed is None else tuple(map(self._hashed, keys[:MAX_HASHES])))
 
 
 class ModelNames:

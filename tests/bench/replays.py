@@ -33,6 +33,7 @@ from proxy.replay.engine import Options, results
 from proxy.replay.files import Source, files_of
 from proxy.replay.order import Coverage, Placed, in_order
 from proxy.replay.plan_worker import Column, Planned
+from proxy.replay.prices import RecordedPrices
 from proxy.replay.report import Replay
 from proxy.replay.sums import Errors, cache_of
 from tests.bench.arguments import existing
@@ -125,7 +126,7 @@ def memory_and_speed(options: argparse.Namespace) -> int:
         write(path, options.lines)
         print(f"{options.lines:,} lines, {path.stat().st_size / 1e6:,.0f} MB, {options.jobs} processes")
         windows = load_windows(load_rules(None).windows)
-        replay = Replay((Column(),), windows.prices)
+        replay = Replay((Column(),), RecordedPrices(windows, settings(), ()))
         began, done = time.monotonic(), 0
         plans = in_order([Source(path)], replay.coverage)
         for result in results(plans, Options(settings(), (Column(),), options.jobs)):

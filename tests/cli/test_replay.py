@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from proxy.cli.main import main
-from proxy.cli.replay import columns_of, notes
+from proxy.cli.replay import columns_of
 from proxy.errors import ConfigError
 from proxy.model.outcome import Usage
 from proxy.replay.plan_worker import Column
 from tests.cli.test_main import clean, ended
 from tests.replay.recordings import chat, logged
-from tests.replay.test_report import reported
 
 __all__ = ["clean"]  # the fixture
 
@@ -151,9 +150,11 @@ def test_figures_alone_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[st
     line = {"v": 1, "time": 1.0, "api": "chat", "path": "/v1/chat/completions", "model": "gpt-4", "window": 8_192}
     figures = {"prompt": 9_000, "prompt_sent": 5_000, "reserve": 3_000, "steps": steps}
     (tmp_path / "meta.jsonl").write_text(json.dumps(line | figures))
-    code, out, _ = ended(capsys, "replay", str(tmp_path / "meta.jsonl"))
+    code, out, err = ended(capsys, "replay", str(tmp_path / "meta.jsonl"))
     assert code == 0 and "1 over the line" in out and "by prune_history" in out and "as configured" not in out
-    found = told(capsys, str(tmp_path / "meta.jsonl"))["figures_only"]
+    for said in (" ".join(out.split()), err):  # at once, and at the end
+        assert said.rstrip().endswith("redacted (other words of as many tokens) and bodies record what a replay needs")
+    found = json.loads(ended(capsys, "replay", "--json", str(tmp_path / "meta.jsonl"))[1])["figures_only"]
     assert (found["over"], found["models"][0]["name"], found["steps"][0]["tokens"]) == (1, "gpt-4", 4_000)
 
 
@@ -177,17 +178,121 @@ def test_columns_are_every_combination() -> None:
         columns_of([str(i) for i in range(9)], (), ())
 
 
-def test_what_limits_the_report_is_said() -> None:
-    found = reported(chat(3))
-    found["input"] |= {"missing": {"tools": 2}, "with_time": 0, "out_of_order": 3, "redacted": 4}
-    found["figures_only"] = found["columns"][0]["total"]
-    said = "\n".join(notes(found))
-    assert all(
-        word in said for word in ("tools (2 requests)", "no time", "3 requests came out", "redacted", "figures only")
-    )
-
-
 def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         main(["replay", "--help"])
     assert exit.value.code == 0 and "repeat it to compare" in capsys.readouterr().out
+
+
+def recorded(path: Path, *lines: dict[str, Any]) -> Path:
+    """Writes lines as a recording of Plimsoll has them, ten seconds apart, each with a body of 80,000 tokens."""
+    usual = {"v": 1, "api": "chat", "path": "/v1/chat/completions", "content": "bodies"}
+    body = json.loads(chat(200, model="gpt-4o"))
+    made = [{**usual, "time": 1_763_000_000.0 + 10 * at, "request": body, **line} for at, line in enumerate(lines)]
+    path.write_text("\n".join(map(json.dumps, made)))
+    return path
+
+
+RULES = """
+[[caller]]
+name = "search"
+match = "key:12ab:0123456789abcdef0123456789abcdef"
+window = 16000
+
+[[caller]]
+name = "support"
+match = { headers = ["help-desk"] }
+mode = "observe"
+window = 16000
+
+[[caller]]
+name = "interns"
+match = "key:12ab:ffffffffffffffffffffffffffffffff"
+models = ["gpt-4o-mini"]
+
+[[caller]]
+name = "agents"
+match = "key:12ab:eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee"
+window = 16000
+on_full = "agent"
+
+[[caller]]
+name = "nobody"
+match = "key:12ab:dddddddddddddddddddddddddddddddd"
+
+[[caller]]
+name = "rest"
+match = "*"
+window = 64000
+pin = { texts = ["t0x0"] }
+"""
+
+
+@pytest.fixture
+def ruled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """A report on requests of many callers under `RULES`."""
+    (tmp_path / "rules").mkdir()
+    (tmp_path / "rules" / "callers.toml").write_text(RULES)
+    log = recorded(
+        tmp_path / "r.jsonl",
+        {"caller_name": "search", "caller": "01"},
+        {"caller_keys": ["key:12ab:0123456789abcdef0123456789abcdef"], "caller": "02"},
+        {"caller_name": "help-desk", "caller": "03"},
+        {"caller_name": "interns", "caller": "04"},
+        {"caller_name": "agents", "caller": "05"},
+        {"caller": "06"},
+    )
+    return told(capsys, "--rules", str(tmp_path / "rules"), str(log))
+
+
+def test_rules_by_caller_hold_by_the_names_and_hashes_of_the_recording(ruled: Any) -> None:
+    column = ruled["columns"][0]
+    found = {group["name"]: group for group in column["callers"]}
+    assert {name: (one["requests"], one["cut"], one["held"]) for name, one in found.items()} == {
+        "search": (2, 2, 0),
+        "support": (1, 0, 1),
+        "interns": (1, 0, 0),
+        "agents": (1, 0, 1),
+        "rest": (1, 1, 0),
+    }
+    sent = {name: one["tokens"]["prompt_sent"] for name, one in found.items()}
+    assert sent["search"] <= 2 * 16_000 and 16_000 < sent["rest"] <= 64_000 and found["interns"]["planned"] == 0
+    assert column["not_planned"] == {"The caller interns may not use this model or path.": 1}
+    assert ruled["input"]["unused_rules"] == ["nobody"]
+    for name, one in found.items():
+        money = one["money"]
+        assert money["saved_net"] == 0 or name in ("search", "rest"), "what is not cut saves nothing"
+        assert money["priced"] == one["planned"]
+
+
+def test_without_rules_callers_have_the_names_of_the_recording(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = recorded(tmp_path / "r.jsonl", {"caller_name": "search", "caller": "01"}, {"caller": "06"})
+    out = ended(capsys, "replay", str(log))[1]
+    assert "\ncaller" in out and "\nsearch" in out and "\n06" in out and "\napp " not in out
+
+
+def test_U26_what_has_no_price_is_named_with_how_to_give_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = logged(tmp_path / "log.jsonl", chat(3, model="house-model-7"))
+    out = " ".join(ended(capsys, "replay", str(log))[1].split())
+    assert "without a price: house-model-7 (1): give them one by [[price]] rows in windows.toml" in out
+    (tmp_path / "windows.toml").write_text('[[price]]\nmodel = "house-*"\ninput = 1.0\noutput = 2.0')
+    found = told(capsys, "--rules", str(tmp_path), str(log))["columns"][0]
+    assert found["without_price"] == [] and found["total"]["money"]["priced"] == 1
+
+
+def test_M5_a_recording_through_another_provider_has_its_prices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules").mkdir()
+    row = '[[upstream]]\nname = "groq"\nurl = "https://api.groq.com/openai/v1"\nmodels = ["openai/gpt-oss*"]\n'
+    (tmp_path / "rules" / "upstreams.toml").write_text(row)
+    body = json.loads(chat(3, model="openai/gpt-oss-120b"))
+    log = recorded(tmp_path / "r.jsonl", {"upstream": "groq", "request": body})
+    there = told(capsys, "--rules", str(tmp_path / "rules"), str(log))
+    alone = told(capsys, str(log))
+    assert there["columns"][0]["total"]["money"]["priced"] == 1 and there["input"]["unknown_upstreams"] == []
+    assert alone["columns"][0]["without_price"] and alone["input"]["unknown_upstreams"] == ["groq"]

@@ -92,7 +92,7 @@ def test_contents_are_shown_only_where_they_were_asked_for() -> None:
 
 @pytest.mark.parametrize("bodies", [(), (b"{",), (chat(3),), (chat(200),) * 4])
 def test_every_report_is_a_page(bodies: tuple[bytes, ...]) -> None:
-    text = page(reported(*bodies, prices=lambda model: PRICES))
+    text = page(reported(*bodies, prices=lambda recorded: lambda model, upstream: PRICES))
     tags = [tag for tag, _ in Elements(text).found]
     assert text.startswith("<!doctype html>") and tags.count("section") == 7 and text.endswith("</html>\n")
     assert ("Nothing was cut." in text) is (bodies != (chat(200),) * 4)

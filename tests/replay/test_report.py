@@ -7,20 +7,16 @@ from typing import Any
 
 from proxy.model.outcome import Usage
 from proxy.replay.plan_worker import Column
+from proxy.replay.prices import PricesAt, no_prices
 from proxy.replay.recorded import Figures, Recorded
 from proxy.replay.report import Replay, report
-from proxy.replay.sums import PricesOf
 from tests.replay.recordings import chat, run
 from tests.replay.test_sums import PRICES
 
 COLUMNS = (Column(), Column(window=4_000))
 
 
-def no_prices(model: str) -> None:
-    """No model has a price."""
-
-
-def reported(*bodies: bytes | Recorded, prices: PricesOf = no_prices, **options: Any) -> dict[str, Any]:
+def reported(*bodies: bytes | Recorded, prices: PricesAt = no_prices, **options: Any) -> dict[str, Any]:
     """The report on these requests, as it is written."""
     replay = Replay(COLUMNS, prices)
     for result in run(*bodies, columns=COLUMNS, **options):
@@ -49,7 +45,9 @@ def test_the_worst_cuts_say_where_they_are_from() -> None:
 
 
 def test_money_is_net_of_the_cache() -> None:
-    money = reported(chat(60), chat(60), prices=lambda model: PRICES)["columns"][0]["total"]["money"]
+    money = reported(chat(60), chat(60), prices=lambda recorded: lambda model, upstream: PRICES)["columns"][0]["total"][
+        "money"
+    ]
     assert money["priced"] == 2 and money["as_sent"] == money["fitted"] and money["saved_net"] == 0
 
 

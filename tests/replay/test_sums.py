@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from proxy.fit.money import Prices, Rates
+from proxy.fit.money import Prices, Rates, Unpriced
 from proxy.fit.prompt_cache import Pieces
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
 from proxy.model.structs import replace
 from proxy.replay.engine import Result
 from proxy.replay.order import Placed
 from proxy.replay.plan_worker import Cut, Planned, Step
+from proxy.replay.prices import no_prices
 from proxy.replay.recorded import Figures, Recorded
-from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally
+from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally, WithoutPrice
 from proxy.replay.values import MAX_NAME
 
 PRICES = Prices(Rates(1.0, 10.0, 0.1))
@@ -44,7 +45,7 @@ def planned(prompt: int = 8_192, sent: int | None = None, **more: object) -> Pla
 
 def tally(*found: Result) -> Tally:
     """The sums of these results; every model has a price."""
-    made = Tally(lambda model: PRICES)
+    made = Tally(lambda recorded: lambda model, upstream: PRICES)
     for one in found:
         made.add(one, 0)
     return made
@@ -101,14 +102,14 @@ def test_callers_do_not_share_a_cache() -> None:
 
 
 def test_a_model_without_a_price_has_tokens_only() -> None:
-    made = Tally(lambda model: None)
+    made = Tally(no_prices)
     made.add(result(planned()), 0)
     assert (made.total.unpriced, made.total.prompt, made.total.asked_net) == (1, 8_192, 0.0)
 
 
 def test_a_model_of_no_table_caches_as_its_api_does() -> None:
     marked = pieces((1, 2_048), (2, 4_096))
-    made = Tally(lambda model: None)
+    made = Tally(no_prices)
     for at, api in enumerate(("messages", "messages", "chat", "chat")):
         made.add(result(Planned(api, f"{api}-model", "", 4_096, 4_096, asked=marked), float(at)), 0)
     assert (made.models["messages-model"].cached_asked, made.models["chat-model"].cached_asked) == (0, 4_096)
@@ -202,7 +203,7 @@ def test_figures_alone_are_those_of_the_recording() -> None:
         ("b", Figures()),
         ("b", Figures(10, 10, 0.1)),
     ):
-        only.add(model, figures)
+        only.add(Recorded(model=model, figures=figures))
     sums = only.total
     assert (sums.requests, sums.planned, sums.over, sums.near, sums.cut) == (4, 3, 1, 1, 1)
     assert (sums.prompt, sums.prompt_sent, only.models["a"].prompt) == (1_710, 1_310, 1_700)
@@ -212,5 +213,105 @@ def test_figures_alone_are_those_of_the_recording() -> None:
 def test_steps_are_bounded() -> None:
     only = FiguresOnly()
     for number in range(MAX_GROUPS + 5):
-        only.add("m", Figures(9, 5, 1.0, ((f"step {number}", 9, 5),)))
+        only.add(Recorded(model="m", figures=Figures(9, 5, 1.0, ((f"step {number}", 9, 5),))))
     assert len(only.steps) == MAX_GROUPS + 1 and only.steps[OTHERS].requests == 5
+
+
+def costs(*found: Result, prices: Prices | None = PRICES) -> Tally:
+    """The sums of these results at these prices."""
+    made = Tally(lambda recorded: lambda model, upstream: prices)
+    for one in found:
+        made.add(one, 0)
+    return made
+
+
+def test_M6_a_tier_costs_what_it_costs_whether_it_was_asked_for_or_reported() -> None:
+    tiered = replace(PRICES, tiers={"flex": (Rates(0.5, 5.0, 0.05), ())})
+    asked = costs(result(planned(tier="flex")), prices=tiered).total
+    told = costs(result(planned(), usage=Usage(8_192, tier="flex")), prices=tiered).total
+    usual = costs(result(planned(tier="flex"), usage=Usage(8_192, tier="default")), prices=tiered).total
+    assert (asked.asked_net, told.asked_net, usual.asked_net) == (4_096, 4_096, 8_192)
+
+
+def test_M6_what_is_billed_otherwise_counts() -> None:
+    usage = Usage(8_192, 10, reasoning=4, written=100, extra=Extra(written_hour=50, searches=2))
+    rich = Prices(Rates(1.0, 10.0, 0.1, 2.0, 4.0, reasoning=20.0), search=100.0)
+    found = costs(result(planned(), usage=usage), prices=rich).total
+    half = 8_192 // 2
+    assert found.asked_net == pytest.approx(half * 2.0 + half * 4.0 + 6 * 10 + 4 * 20 + 200)
+
+
+def test_M5_a_reported_cost_outranks_the_prices_and_scales_what_was_not_sent() -> None:
+    usage = Usage(8_192, 0, extra=Extra(cost=16_384.0))
+    same, cut = costs(result(planned(), usage=usage)).total, costs(result(planned(sent=4_096), usage=usage)).total
+    assert same.asked_net == same.sent_net == pytest.approx(16_384)
+    assert cut.asked_net == pytest.approx(16_384) and cut.sent_net == pytest.approx(8_192)
+
+
+def test_a_reported_cost_needs_no_price_for_what_is_sent_as_it_was() -> None:
+    usage = Usage(8_192, 0, extra=Extra(cost=2.5))
+    same = costs(result(planned(), usage=usage), prices=None)
+    cut = costs(result(planned(sent=4_096), usage=usage), prices=None)
+    assert (same.total.priced, same.total.asked_net, dict(same.unpriced)) == (1, 2.5, {})
+    assert (cut.total.unpriced, [one.model for one in cut.unpriced]) == (1, ["m"])
+
+
+def test_U26_models_without_a_price_are_named_with_where_and_why() -> None:
+    rows = (
+        result(planned(), upstream="own"),
+        result(planned(), provider="groq"),
+        result(planned(), provider="groq"),
+        result(replace(planned(), model="x" * 10_000, model_sent="x" * 10_000)),
+    )
+    found = costs(*rows, prices=None).unpriced
+    assert found[WithoutPrice("m", "groq", Unpriced.MODEL)] == 2
+    assert found[WithoutPrice("m", "own", Unpriced.MODEL)] == 1
+    assert max(len(one.model) for one in found) == MAX_NAME
+    searched = costs(result(planned(), usage=Usage(8_192, extra=Extra(searches=1)))).unpriced
+    assert list(searched) == [WithoutPrice("m", "", Unpriced.SEARCHES)]
+
+
+def test_models_without_a_price_are_bounded() -> None:
+    made = [replace(planned(), model=f"m{i}", model_sent=f"m{i}") for i in range(MAX_GROUPS + 5)]
+    found = costs(*map(result, made), prices=None).unpriced
+    assert len(found) == MAX_GROUPS + 1 and found[WithoutPrice(OTHERS, "", Unpriced.MODEL)] == 5
+
+
+def test_a_model_in_place_of_the_recorded_one_has_nothing_of_where_that_was_sent() -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def prices(model: str, upstream: str | None) -> Prices | None:
+        asked.append((model, upstream))
+        return None
+
+    usage = Usage(8_192, model="another")
+    for moved in (False, True):
+        Tally(lambda recorded: prices, moved).add(result(planned(), upstream="groq", usage=usage), 0)
+    assert asked == [("m", "groq"), ("another", "groq"), ("m", None)]
+
+
+def test_U27_requests_are_counted_by_the_name_of_their_caller() -> None:
+    found = tally(
+        result(planned(caller="team-a"), name="ann", app="ann", caller="00f9"),
+        result(planned(), name="bob", app="bob", caller="00f9"),
+        result(planned(), app="search", caller="00f9"),
+        result(planned(), caller="00f9"),
+        result(planned(possible=False, changes=False, too_long=True), caller="00f9"),
+    )
+    assert {name: sums.requests for name, sums in found.callers.items()} == {
+        "team-a": 1,
+        "bob": 1,
+        "search": 1,
+        "00f9": 2,
+    }
+    assert found.rules == {"team-a": 1} and (found.total.held, found.total.unfit) == (1, 0)
+
+
+def test_U27_figures_alone_have_money_and_callers() -> None:
+    only = FiguresOnly(prices=lambda recorded: lambda model, upstream: PRICES if model == "cheap" else None)
+    for name, model in (("ann", "cheap"), ("ann", "dear"), ("bob", "cheap")):
+        only.add(Recorded(model="dear", model_sent=model, name=name, usage=Usage(100, 2), figures=Figures(200, 100)))
+    only.add(Recorded(model="cheap", name="bob", figures=Figures(200, 100)))
+    ann, bob = only.callers["ann"], only.callers["bob"]
+    assert (ann.requests, ann.priced, ann.unpriced, ann.sent_net) == (2, 1, 1, 120)
+    assert (bob.requests, bob.priced, bob.unpriced, bob.sent_net) == (2, 1, 0, 120)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
 from proxy.replay.values import body, first, moment, nested, of, status, text, tokens, usage, value
 from tests.replay.readers.reading import STRANGE
 
@@ -26,6 +26,29 @@ from tests.replay.readers.reading import STRANGE
         ('{"prompt_tokens": 9}', Usage(9)),
         ({"prompt_eval_count": 9, "eval_count": 1}, Usage(9, 1)),
         ({"completion_tokens": 2}, None),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 8, "completion_tokens_details": {"reasoning_tokens": 5}},
+            Usage(9, 8, reasoning=5),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"audio_tokens": 3},
+                "completion_tokens_details": {"audio_tokens": 2},
+                "service_tier": "flex",
+                "cost": 0.5,
+            },
+            Usage(9, tier="flex", extra=Extra(audio=3, audio_reply=2, cost=0.5)),
+        ),
+        (
+            {
+                "input_tokens": 9,
+                "cache_creation_input_tokens": 6,
+                "cache_creation": {"ephemeral_1h_input_tokens": 4},
+                "server_tool_use": {"web_search_requests": 2},
+            },
+            Usage(15, written=6, extra=Extra(written_hour=4, searches=2)),
+        ),
     ],
 )
 def test_usage_is_read_as_each_api_writes_it(found: Any, expected: Usage | None) -> None:

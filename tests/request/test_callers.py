@@ -255,6 +255,26 @@ def test_a_dry_run_may_name_the_caller_and_no_other_request() -> None:
     assert ruled(text, caller="bob").received.controls.caller == ""
 
 
+def test_a_dry_run_may_name_the_caller_as_its_gateway_does_or_by_the_hash_of_its_key() -> None:
+    text = """
+[[caller]]
+name = "dear"
+match = { keys = ["ANN"], models = ["gpt-5*"] }
+[[caller]]
+name = "ann"
+match = { keys = ["ANN"], headers = ["search"] }
+[[caller]]
+name = "rest"
+match = "*"
+"""
+    for named in ("search", "ann", hash_of(SECRET, ANN)):
+        assert ruled(text, dry_run=True, caller=named).received.controls.caller == "ann"
+    assert ruled(text, "gpt-5", dry_run=True, caller=hash_of(SECRET, ANN)).received.controls.caller == "dear"
+    assert ruled(text, "gpt-5", dry_run=True, caller="search").received.controls.caller == "ann"
+    for other in ("dear", "nobody", hash_of(SECRET, BOB), hash_of(b"another secret", ANN), "key:", "key:0000:"):
+        assert ruled(text, dry_run=True, caller=other).received.controls.caller == "rest"
+
+
 def test_a_request_of_a_caller_with_a_rule_is_proven_as_fast_as_any(tmp_path: Path) -> None:
     (tmp_path / "callers.toml").write_text('[[caller]]\nname = "all"\nmatch = "*"\nwindow = 40000\nladder = "agent"')
     services = build(

@@ -67,7 +67,7 @@ def test_a_plan_is_made_as_for_the_tenant_that_asks() -> None:
 
 def test_the_plan_alone_has_the_figures_of_the_report() -> None:
     made, headers = services(), [(b"x-plimsoll-window", b"5000")]
-    plan = asyncio.run(made.inspecting.planned(API, LONG, headers))[1].plan
+    plan = asyncio.run(made.inspecting.planned(API, LONG, headers)).descent.plan
     report = asyncio.run(made.inspecting.plan_of(API, LONG, headers))
     found = figures(plan)
     counts = found.pop("messages")

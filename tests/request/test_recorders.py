@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from proxy.config.settings import read_settings
 from proxy.observe.metrics.groups import OTHER
+from proxy.request.callers import hash_of
 from proxy.request.recorders import ModelNames, Senders, make_recorder
 from proxy.tokens.families import BUILT_IN
 from proxy.wire.headers import QUERY
@@ -28,6 +30,12 @@ def test_a_caller_has_one_name_which_depends_on_the_secret() -> None:
     assert one(mine).name != one(((b"authorization", b"Bearer sk-1234567891"),)).name
     assert one(mine).name != other(mine).name
     assert "sk" not in one(mine).name and len(one(mine).name) == 16
+
+
+def test_a_caller_has_the_hash_of_its_key_that_rules_compare_where_there_is_a_secret(tmp_path: Path) -> None:
+    mine = ((b"authorization", b"Bearer sk-1234567890"),)
+    assert Senders(b"1" * 32, partial(hash_of, b"secret")).of(mine).hashes == (hash_of(b"secret", b"sk-1234567890"),)
+    assert Senders(b"1" * 32).of(mine).hashes == ()
 
 
 def test_a_model_that_no_table_knows_is_named_by_a_hash() -> None:

@@ -97,15 +97,20 @@ class Line(msgspec.Struct, omit_defaults=True, gc=False, tag_field="v", tag=VERS
     caller_name: str = ""
     budget: str = ""
     stage: int = 0
+    caller_keys: tuple[str, ...] = ()
 
 
-def figures(request: Request, caller: str, at: float, name: Callable[[str, str], str] | None = None) -> Line:
-    """The line of a request without its body. `at`: when it ended. `name`: what a model is called in lines of a
-    caller."""
+Names = Callable[[str, str], str]  # what a model is called in lines of a caller
+
+
+def figures(request: Request, caller: str, at: float, name: Names | None = None, answered: Names | None = None) -> Line:
+    """The line of a request without its body. `at`: when it ended. `name`: of the model that the client named; None: as
+    it is. `answered`: of the one that the answer names; None: it is not recorded."""
     o, controls, finish = request.outcome, request.controls, request.finish
     usage = o.usage
-    if usage is not None and (usage.stored_as or usage.model):  # a name that no table knows is not recorded
-        usage = replace(usage, stored_as="", model="")
+    if usage is not None and (usage.stored_as or usage.model):
+        model = answered(usage.model, caller) if answered is not None and usage.model != o.model_sent else ""
+        usage = replace(usage, stored_as="", model=model)
     line = Line(  # by position: msgspec takes 7 us for so many keywords, and .8 so
         at,
         o.endpoint,
@@ -149,7 +154,7 @@ def figures(request: Request, caller: str, at: float, name: Callable[[str, str],
     return line
 
 
-def _model(model: str, caller: str, name: Callable[[str, str], str] | None) -> str:
+def _model(model: str, caller: str, name: Names | None) -> str:
     return name(model, caller) if name is not None else _names.get(model) or named(model)
 
 

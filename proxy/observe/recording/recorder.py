@@ -37,10 +37,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class Sender(NamedTuple):
-    """Who sends requests: a keyed hash, empty for nobody, and the credentials that no line may have."""
+    """Who sends requests: a keyed hash, empty for nobody, the credentials that no line may have, and hashes of these,
+    as callers.toml has them."""
 
     name: str
     keys: Keys = ()
+    hashes: tuple[str, ...] = ()
 
 
 class _Line(NamedTuple):
@@ -65,7 +67,8 @@ class Recorder:
 
     `content`: what is recorded of a body, one of `proxy.config.settings`. `sender` says who sent headers. `redact`
     makes of a body, its model's name and its sender's a body without content, and raises ValueError if it cannot.
-    `name` is what a model is called in lines of a sender; None: as the client called it.
+    `name` is what a model is called in lines of a sender; None: as the client called it. `answered` is what the model
+    is called that an answer names; None: such a name is not recorded.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class Recorder:
         redact: Callable[[bytes, str, str], bytes],
         event: Callable[..., None],
         name: Callable[[str, str], str] | None = None,
+        answered: Callable[[str, str], str] | None = None,
     ) -> None:
-        self._name = name
+        self._name, self._answered = name, answered
         self._files, self._content, self._sender, self._redact, self._event = files, content, sender, redact, event
         self._bodies = KnownBodies()
         self._batch: _Batch | None = None
@@ -130,7 +134,10 @@ class Recorder:
 
     def _line(self, request: Request, at: float) -> _Line:
         sender = self._sender(request.headers)
-        text = _ENCODER.encode(figures(request, sender.name, at, self._name))
+        made = figures(request, sender.name, at, self._name, self._answered)
+        if sender.hashes:
+            made.caller_keys = sender.hashes
+        text = _ENCODER.encode(made)
         text = text[:-1]  # the brace is a part of what follows
         body = request.body if request.fitted and self._content != META else b""
         if not body or not self._has_room(body):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from proxy.apis import at, by_path, named
+from proxy.config.price_hosts import provider_at
 from proxy.model.api import ResponseState
 from proxy.model.lenient_json import Json, RawFields, mapping, string
 from proxy.model.outcome import Usage
@@ -53,12 +54,20 @@ def _request(entry: Mapping[str, Json]) -> Found:
         app=_header(request, "user-agent"),
         usage=_usage(api_path, response),
         status=status(response.get("status")),
+        provider=provider_at(_host(string(request.get("url")))),
     )
 
 
 def _path(url: str) -> str:
     try:
         return urlsplit(url[: MAX_NAME * 10]).path.rstrip("/")
+    except ValueError:
+        return ""
+
+
+def _host(url: str) -> str:
+    try:
+        return urlsplit(url[: MAX_NAME * 10]).hostname or ""
     except ValueError:
         return ""
 

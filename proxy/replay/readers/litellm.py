@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from proxy.model.lenient_json import Json, RawFields, mapping
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
+from proxy.model.structs import replace
 from proxy.replay.recorded import EachEntry, Found, Reader, Recorded, Skipped
 from proxy.replay.values import body, moment, of, status, text, tokens, usage
+from proxy.wire.usage import cost_of
 
 REDACTED = "redacted-by-litellm"
 # By call: the path of the API, and the field in which it has what LiteLLM calls `messages`.
@@ -62,6 +64,7 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
         caller=text(metadata.get("user_api_key_hash")) or text(of(fields, "end_user")),
         usage=None if of(fields, "cache_hit") is True else _usage(fields, metadata),
         status=_status(fields),
+        provider=text(of(fields, "custom_llm_provider")),
     )
 
 
@@ -92,11 +95,13 @@ def _app(fields: RawFields, metadata: Mapping[str, Json]) -> str:
 
 
 def _usage(fields: RawFields, metadata: Mapping[str, Json]) -> Usage | None:
-    detailed = usage(metadata.get("usage_object"))
-    prompt = tokens(of(fields, "prompt_tokens"))
-    if detailed is not None or not prompt:
-        return detailed
-    return Usage(prompt, tokens(of(fields, "completion_tokens")) or 0)
+    found = usage(metadata.get("usage_object"))
+    if found is None and (prompt := tokens(of(fields, "prompt_tokens"))):
+        found = Usage(prompt, tokens(of(fields, "completion_tokens")) or 0)
+    cost = cost_of(of(fields, "response_cost"))
+    if found is None or not cost:  # 0 where LiteLLM knows no price
+        return found
+    return replace(found, extra=replace(found.extra or Extra(), cost=cost))
 
 
 def _status(fields: RawFields) -> int:

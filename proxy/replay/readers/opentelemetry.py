@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from proxy.config.price_hosts import provider_at
 from proxy.model.lenient_json import BROKEN, Json, RawFields, mapping, string
 from proxy.model.outcome import Usage
 from proxy.replay.recorded import EachEntry, Found, Reader, Recorded, Skipped
@@ -107,6 +108,7 @@ def _span(span: Mapping[str, Json], resource: Attributes) -> Found:
         caller=next((name for key in CALLERS if (name := text(attributes.get(key)))), ""),
         usage=_usage(attributes),
         status=200 if mapping(span.get("status")).get("code") not in (2, "STATUS_CODE_ERROR") else 0,
+        provider=provider_at(text(attributes.get("server.address"))),
     )
 
 

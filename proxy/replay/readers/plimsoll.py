@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from proxy.apis import named
 from proxy.model.lenient_json import Json, RawFields, mapping, raw_fields
 from proxy.model.limits import FLOOR, Window
-from proxy.model.outcome import UNFITTED, Usage
+from proxy.model.outcome import DEFAULT_TIER, FAST, TIERS, UNFITTED, Extra, Usage
 from proxy.replay.recorded import EachEntry, Figures, Found, Headers, Reader, Recorded, Skipped
 from proxy.replay.values import moment, of, status, text, tokens, value
-from proxy.wire.controls import AS, PREFIX
+from proxy.wire.controls import PREFIX
+from proxy.wire.usage import cost_of, extra_of
 
 VERSION = 1
+KEYS = 8  # of one caller
 STEPS = 64  # of one request that are read
+KNOWN_TIERS = {DEFAULT_TIER, FAST, *TIERS.values()}
 
 
 def recognises(fields: RawFields) -> bool:
@@ -41,9 +44,13 @@ def read(entry: bytes, fields: RawFields) -> Iterator[Found]:
         caller=text(of(fields, "caller")),
         usage=_usage(of(fields, "usage")),
         status=status(of(fields, "status")),
-        headers=(*_headers(of(fields, "controls")), *_named(text(of(fields, "caller_name")))),
+        headers=_headers(of(fields, "controls")),
         redacted=of(fields, "content") == "redacted",
         figures=_figures(fields),
+        name=text(of(fields, "caller_name")),
+        keys=_keys(of(fields, "caller_keys")),
+        upstream=text(of(fields, "upstream")),
+        model_sent=text(of(fields, "model_sent")),
     )
 
 
@@ -68,7 +75,25 @@ def _usage(found: Json) -> Usage | None:
     if not isinstance(found, dict) or (prompt := tokens(found.get("prompt"))) is None:
         return None
     completion, cached, written = (tokens(found.get(name)) for name in ("completion", "cached", "written"))
-    return Usage(prompt, completion or 0, min(cached or 0, prompt), written=written)
+    return Usage(
+        prompt,
+        completion or 0,
+        min(cached or 0, prompt),
+        written=written,
+        reasoning=tokens(found.get("reasoning")) or 0,
+        tier=tier if (tier := text(found.get("tier"))) in KNOWN_TIERS else "",
+        model=text(found.get("model")),
+        extra=_extra(mapping(found.get("extra"))),
+    )
+
+
+def _extra(found: Mapping[str, Json]) -> Extra | None:
+    counts = {name: tokens(found.get(name)) or 0 for name in ("written_hour", "audio", "audio_reply", "searches")}
+    return extra_of(Extra(**counts, cost=cost_of(found.get("cost"))))
+
+
+def _keys(found: Json) -> tuple[str, ...]:
+    return tuple(text(key) for key in found[:KEYS]) if isinstance(found, list) else ()
 
 
 def _headers(found: Json) -> Headers:
@@ -80,11 +105,6 @@ def _headers(found: Json) -> Headers:
     if isinstance(pins, list):
         given.append(("pin", ",".join(str(pin) for pin in pins[:1000] if tokens(pin) is not None)))
     return tuple((PREFIX + name.encode(), said.encode("latin-1", "replace")) for name, said in given if said)
-
-
-def _named(caller: str) -> Headers:
-    """The caller, whose rule of callers.toml the request is planned under."""
-    return ((AS, caller.encode("utf-8", "replace")),) if caller else ()
 
 
 def _figures(fields: RawFields) -> Figures:

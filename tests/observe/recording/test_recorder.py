@@ -23,7 +23,7 @@ from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode, Note
 from proxy.observe.recording import recorder as recording
 from proxy.observe.recording.recorded_bodies import Headers
-from proxy.observe.recording.recorded_lines import Request
+from proxy.observe.recording.recorded_lines import Request, figures
 from proxy.observe.recording.recorder import Recorder, Sender
 from proxy.observe.recording.recording_files import RecordingFiles, lines
 from proxy.wire.controls import Controls
@@ -35,7 +35,8 @@ KEY = b"sk-1234567890"
 
 
 def sender(headers: Headers) -> Sender:
-    return Sender("ab12", (KEY,)) if headers else Sender("")
+    hashes = ("key:12ab:0f",) if headers and headers[0][0] == b"x-hashed" else ()
+    return Sender("ab12", (KEY,), hashes) if headers else Sender("")
 
 
 def never(body: bytes, model: str, caller: str) -> bytes:
@@ -156,6 +157,19 @@ def test_the_model_that_an_answer_names_is_not_recorded(desk: Desk) -> None:
     outcome = Outcome("chat", "passed", 200, usage=Usage(5, 2, model="CANARY", tier="flex"))
     (line,) = desk.recorded(Request(outcome, (), True))
     assert "CANARY" not in json.dumps(line) and line["usage"] == {"prompt": 5, "completion": 2, "tier": "flex"}
+
+
+def test_the_model_that_an_answer_names_has_the_name_that_the_tables_have() -> None:
+    """So the deployment of a request has a price in a replay."""
+    outcome = Outcome("chat", "passed", 200, model_sent="mine", usage=Usage(5, 2, model="gpt-4o-2024-08-06"))
+    line = figures(Request(outcome), "ann", 1.0, None, lambda model, caller: f"{caller}'s {model}")
+    same = figures(Request(outcome), "ann", 1.0, None, None)
+    assert line.usage == Usage(5, 2, model="ann's gpt-4o-2024-08-06") and same.usage == Usage(5, 2)
+
+
+def test_hashes_of_the_senders_keys_are_in_its_lines(desk: Desk) -> None:
+    (line,) = desk.recorded(Request(PASSED, ((b"x-hashed", b"1"),), True))
+    assert line["caller_keys"] == ["key:12ab:0f"]
 
 
 def test_figures_alone_have_no_body(desk: Desk) -> None:

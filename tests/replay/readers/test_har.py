@@ -39,6 +39,7 @@ def test_an_entry_is_a_request() -> None:
     for found in (request("HAR", archive(ENTRY)), request("HAR", ENTRY)):
         assert body(found) == BODY and found.path == "/v1/chat/completions"
         assert (found.at, found.app, found.status) == (1_763_000_000.0, "OpenAI/Python", 200)
+        assert found.provider == "openai"
         assert found.usage is not None and found.usage.prompt == 8 and b"Bearer" not in found.body
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
 from tests.replay.readers.reading import body, request, requests, skipped, survives
 
 CALL: dict[str, Any] = {
@@ -40,6 +40,13 @@ def test_a_call_is_a_request_with_its_parameters() -> None:
     }
     assert (found.at, found.app, found.caller, found.status) == (1_763_000_000.25, "search", "88dc28", 200)
     assert found.usage == Usage(12, 3, 8)
+
+
+def test_a_call_has_its_provider_and_what_it_cost() -> None:
+    found = request("LiteLLM", {**CALL, "custom_llm_provider": "groq", "response_cost": 0.5})
+    assert (found.provider, found.usage) == ("groq", Usage(12, 3, 8, extra=Extra(cost=0.5)))
+    for unknown in (0, None, "free", -1.0):
+        assert request("LiteLLM", {**CALL, "response_cost": unknown}).usage == Usage(12, 3, 8)
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,11 @@ NUMBERED: dict[str, Any] = {
 }
 
 
+def test_a_span_names_the_host_that_answered() -> None:
+    found = request("OpenTelemetry", otlp({**PARTS, "server.address": "api.groq.com"}))
+    assert (found.provider, request("OpenTelemetry", otlp(PARTS)).provider) == ("groq", "")
+
+
 def otlp(attributes: dict[str, Any], **span: Any) -> dict[str, Any]:
     """A document of OTLP with one span."""
     listed = [{"key": key, "value": as_value(said)} for key, said in attributes.items()]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.model.outcome import Usage
+from proxy.model.outcome import Extra, Usage
 from tests.replay.readers.reading import body, request, skipped, survives
 
 BODY = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Hi"}]}
@@ -40,6 +40,19 @@ def test_a_line_with_a_body_is_a_request_from_when_it_began() -> None:
         b"x-plimsoll-window": b"6000",
         b"x-plimsoll-pin": b"1,2",
     }
+
+
+def test_what_is_billed_otherwise_is_read_with_where_it_was_sent() -> None:
+    reported = {"prompt": 50, "completion": 9, "reasoning": 4, "tier": "flex", "model": "gpt-4o-2024-08-06"}
+    extra = {"written_hour": 7, "audio": 3, "searches": 2, "cost": 0.25}
+    line = {**LINE, "usage": {**reported, "extra": extra}, "upstream": "groq", "caller_keys": ["key:12ab:0f"]}
+    found = request("plimsoll", {**line, "caller_name": "search", "model_sent": "gpt-4o-mini"})
+    assert found.usage == Usage(
+        50, 9, reasoning=4, tier="flex", model="gpt-4o-2024-08-06", extra=Extra(7, 3, 0, 2, 0.25)
+    )
+    assert (found.upstream, found.keys, found.name) == ("groq", ("key:12ab:0f",), "search")
+    assert (found.model_sent, request("plimsoll", LINE).upstream) == ("gpt-4o-mini", "")
+    assert request("plimsoll", {**LINE, "usage": {"prompt": 5, "tier": "free"}}).usage == Usage(5)
 
 
 def test_a_line_without_a_body_has_figures_only() -> None:
