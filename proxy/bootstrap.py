@@ -74,15 +74,7 @@ def start(
         [] if settings.admin_port is None else listen(settings.admin_host or settings.host, settings.admin_port)
     )
     set_event_style(settings.log)
-    for remark in (
-        *remarks,
-        *doubts(settings),
-        *readable(settings),
-        *without_bodies(settings),
-        *unused(settings, services.rules),
-        *unmovable(services),
-        *aged(services.windows, time.time()),
-    ):
+    for remark in (*remarks, *doubts(settings), *of_recordings(settings), *of_rules(settings, services)):
         event(remark)
     through = {"through": services.upstream.proxy} if services.upstream.proxy else {}
     scheme = "http" if certificate is None else "https"
@@ -152,6 +144,16 @@ def check_record(settings: Settings) -> None:
     problem = "" if settings.record is None else problem_of(settings.record)
     if problem:
         raise ConfigError(f"PLIMSOLL_RECORD: {settings.record} {problem}")
+
+
+def of_recordings(settings: Settings) -> list[str]:
+    """The remarks on recordings."""
+    return [*readable(settings), *without_bodies(settings)]
+
+
+def of_rules(settings: Settings, services: Services) -> list[str]:
+    """The remarks on the rules, and on the model table."""
+    return [*unused(settings, services.rules), *unmovable(services), *aged(services.windows, time.time())]
 
 
 def readable(settings: Settings) -> list[str]:
