@@ -219,6 +219,13 @@ def litellm(name: str, port: int, upstream: str, plimsoll: str) -> Iterator[None
         yield
 
 
+@pytest.mark.parametrize("name", ["litellm-before", "litellm-behind"])
+def test_litellm_is_given_the_key_without_which_it_does_not_start(name: str) -> None:
+    config = yaml.safe_load((EXAMPLES / name / "config.yaml").read_text())
+    assert config["general_settings"] == {"master_key": "os.environ/LITELLM_MASTER_KEY"}
+    assert "`LITELLM_MASTER_KEY`" in (EXAMPLES / "README.md").read_text()
+
+
 def test_litellm_before_plimsoll_gets_answers_to_what_is_too_long(programs: dict[str, str]) -> None:
     port = free_port()
     with (
