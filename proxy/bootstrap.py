@@ -196,7 +196,7 @@ def unmovable(services: Services) -> list[str]:
 
 def first_steps(at: str, page: str) -> tuple[str, ...]:
     """What a person at a terminal does next, a line each. `at`: the base URL for clients; `page`: that of the page."""
-    seen = page or "start with --admin-port 8081 to see what it does, live"
+    seen = page or "start with --admin-port 8090 to see what it does, live"
     return (
         "",
         f"  use it      export OPENAI_BASE_URL={at}",
