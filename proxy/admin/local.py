@@ -20,6 +20,7 @@ from proxy.observe.metrics.exposition import Metrics
 from proxy.observe.metrics.overview import Values
 from proxy.observe.metrics.periods import READ, Noted, Sums, sums_of
 from proxy.observe.recent import ORDINARY, Kept, Recent
+from proxy.request.budgets import Budgets
 from proxy.request.gateway import Gateway
 from proxy.request.inspect import Inspecting
 from proxy.request.learned_endpoint import learned_everywhere
@@ -45,6 +46,7 @@ class Served(Protocol):
     gateway: Gateway
     unfitted: Unfitted
     inspecting: Inspecting
+    budgets: Budgets
     routes: Routes | None
 
 
@@ -61,7 +63,7 @@ class Local:
             "texts": self._texts,
             "state": self._state,
             "forget": self._forget,
-            "periods": lambda question: self.noted.answer(),
+            "periods": lambda question: {**self.noted.answer(), "budgets": self._served.budgets.rows()},
             "conversation": self._conversation,
         }
 

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -172,6 +172,7 @@ class Page:
             "started_at": round(self._began, 3),
             "pod": self._pod,
             **self._rules(),
+            "budgets": budgets_of(answer["budgets"] for answer in noted),
             "periods": periods.overview(noted, periods.sums_of(values), time.time() - self._began),
             "version": _version(values),
             "workers": {"count": self._workers, "reached": len(states)},
@@ -315,6 +316,16 @@ class Page:
         answers = await self.peers.ask({"ask": "forget", "model": model})
         self._learned = (0.0, [])  # not before all have forgotten: an overview may be asked for meanwhile
         return max(answers, key=lambda answer: len(answer["limits"]) + len(answer["counts"]))
+
+
+def budgets_of(answers: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """The accounts of all workers: of one that they share what the worker knows that knows most, else what all used."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in (row for rows in answers for row in rows):
+        known = found.setdefault((row["budget"], row["caller"]), {**row, "used": 0, "stage": 0})
+        known["used"] = max(known["used"], row["used"]) if row["shared"] else known["used"] + row["used"]
+        known["stage"] = max(known["stage"], row["stage"])
+    return [{**one, "left": max(0, one["limit"] - one["used"])} for _, one in sorted(found.items())]
 
 
 def gone() -> ClientError:

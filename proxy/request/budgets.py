@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -139,6 +139,11 @@ class Budgets:
             ((account.budget.name, account.name), account.total / account.limit, account.current_stage)
             for account in self.accounts.named()
         ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Each account that has a name, in JSON values: its limit (tokens, or US dollars) and what of it is `used`, its
+        stage, and in how many seconds it begins anew. `shared`: that is what all workers used, not this one alone."""
+        return [_row(account) for account in self.accounts.named()]
 
     async def plan(
         self,
@@ -288,6 +293,22 @@ def _beginning(received: Received, plain: bytes) -> bytes:
         if message.kind is Kind.USER:
             break
     return digest.digest()
+
+
+def _row(account: Account) -> dict[str, Any]:
+    budget, resets = account.budget, account.state().resets
+    unit = NANO if budget.unit is Unit.USD else 1
+    return {
+        "budget": budget.name,
+        "caller": account.name,
+        "unit": budget.unit.value,
+        "limit": budget.limit / unit,
+        "used": account.total / unit,
+        "stage": account.current_stage,
+        "over": budget.over.value,
+        "resets_s": None if resets is None else round(resets),
+        "shared": account.link.shared,
+    }
 
 
 def refused(planned: Planned, hold: Hold) -> Planned:

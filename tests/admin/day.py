@@ -39,10 +39,16 @@ url = "http://127.0.0.1:{port}/v1"
 models = ["spare-*"]
 """
 TEAM = "x-team"  # the header of a gateway that names callers
-CALLERS = """[[caller]]
+CALLERS = """[[budget]]
+name = "small"
+per = "24h"
+tokens = 20000
+
+[[caller]]
 name = "team-a"
 match = { headers = ["team-a"] }
 window = 3000
+budget = "small"
 
 [[caller]]
 name = "team-b"

@@ -16,6 +16,7 @@ import pytest
 
 from proxy.admin import page as module
 from proxy.admin.conversations import MAX_ROWS
+from proxy.admin.page import budgets_of
 from proxy.app import create_admin
 from proxy.config.settings import read_settings
 from proxy.model.outcome import Outcome
@@ -231,6 +232,11 @@ def test_texts_go_where_no_request_comes_and_nobody_looks(monkeypatch: pytest.Mo
 
 
 CALLERS = """
+[[budget]]
+name = "small"
+per = "24h"
+tokens = 1000
+
 [[caller]]
 name = "team-a"
 match = { headers = ["team-a"] }
@@ -328,3 +334,15 @@ def test_U23_the_only_upstream_has_its_requests_and_failures() -> None:
         await made.close()
 
     run(test())
+
+
+def test_an_account_that_workers_share_counts_once_and_others_add_up() -> None:
+    row = {"budget": "small", "caller": "team-a", "limit": 100.0, "used": 30.0, "stage": 0, "shared": True}
+    more = {**row, "used": 40.0, "stage": 1}
+    alone = {"shared": False, "caller": "team-b"}
+    found = budgets_of([[row, {**row, **alone}], [more, {**more, **alone}]])
+    assert [(one["caller"], one["used"], one["left"], one["stage"]) for one in found] == [
+        ("team-a", 40.0, 60.0, 1),
+        ("team-b", 70.0, 30.0, 1),
+    ]
+    assert budgets_of([[{**row, "used": 130.0}]])[0]["left"] == 0

@@ -6,7 +6,9 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -92,7 +94,7 @@ def token_of(proxy: Running) -> str:
 
 
 def events(proxy: Running, seconds: float = 3.0, **headers: str) -> bytes:
-    """What a viewer gets within a time."""
+    """The whole events that a viewer gets within a time."""
     connection = http.client.HTTPConnection("127.0.0.1", proxy.admin_port, timeout=seconds)
     connection.request("GET", "/api/events", headers=headers)
     response, found, end = connection.getresponse(), b"", time.monotonic() + seconds
@@ -102,7 +104,7 @@ def events(proxy: Running, seconds: float = 3.0, **headers: str) -> bytes:
     except TimeoutError:
         pass
     connection.close()
-    return found
+    return found[: found.rfind(b"\n\n") + 2]
 
 
 @pytest.mark.parametrize("path", (*PATHS, *POSTS))
@@ -210,9 +212,27 @@ def test_hostile_names_stay_data(proxy: Running) -> None:
         assert proxy.ask(path=path, admin=True).headers["content-type"] == "application/json"
 
 
+def test_U22_no_client_can_name_a_caller_a_conversation_or_a_pod(proxy: Running) -> None:
+    """Callers have the operator's names alone, a conversation that of a hash: neither grows with what clients say."""
+    for place, payload in enumerate(PAYLOADS[:40]):
+        body = {"model": "gpt-4", "max_tokens": 50, "user": payload, "metadata": {"team": payload}}
+        said = [{"role": "user", "content": f"{place} {payload}"}, *LONG]
+        proxy.ask({**body, "messages": said}, headers={"x-team": "evil", "x-user": "evil", "host": "127.0.0.1"})
+    names = {entry["conversation"] for entry in requests_of(proxy, cut="1")}
+    assert len(names) > 20 and all(re.fullmatch("[0-9a-f]{16}", name) for name in names)
+    overview = proxy.ask(path="/api/overview", admin=True).json
+    assert overview["pod"] == socket.gethostname() and overview["limits"] == overview["budgets"] == []
+    for period in ("5m", "1h", "all"):
+        assert {one["caller"] for one in overview["periods"][period]["callers"]} == {""}
+    for name in sorted(names)[:5]:
+        shown = proxy.ask(path=f"/api/conversations/{name}", admin=True)
+        assert shown.status == 200 and all(text not in shown.body for text in (b"evil.example", b"<script"))
+
+
 def test_hostile_queries_are_answered(proxy: Running) -> None:
     for payload in ("x" * 4_000, "%00", "../../", "0-1-99999999999999999999", "%F0%9F", "0-0--1", "-", "1/texts/2"):
         assert proxy.ask(path=f"/api/requests/{payload}", admin=True).status == 404
+        assert proxy.ask(path=f"/api/conversations/{payload}", admin=True).status == 404
     for query in ("limit=x", "min_load=much", "limit=1e9"):
         assert proxy.ask(path=f"/api/requests?{query}", admin=True).status == 400
     assert proxy.ask(path="/api/requests?limit=-5", admin=True).status == 200
