@@ -5,7 +5,7 @@ Unknown keys of entries and lists stay. It knows no upstream and sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -13,6 +13,10 @@ from proxy.model.lenient_json import UNREADABLE
 from proxy.model.server import Entry, ModelList
 
 ENTRIES = "data"
+LISTED = (ENTRIES, "models")  # where a list of any kind of server has its entries
+NAMED = ("id", "model", "name", "slug")  # where an entry has its model's name: the first of these
+PREFIX = "models/"  # before the names of Gemini's
+MORE = "has_more"
 
 
 def read_list(body: bytes) -> Entry | None:
@@ -65,3 +69,26 @@ def distinct(entries: Iterable[Entry]) -> list[Entry]:
     for entry in entries:
         found.setdefault(entry["id"], entry)
     return list(found.values())
+
+
+def allowed_only(body: bytes, allows: Callable[[str], bool], shapes: Iterable[ModelList]) -> bytes:
+    """A list of any kind of server without the entries of models that are not allowed; the same body if it is no list.
+    What else it has stays, but for what names its first and its last entry, unless there are further pages."""
+    try:
+        found = msgspec.json.decode(body)
+    except UNREADABLE:
+        return body
+    keys = [key for key in LISTED if isinstance(found, dict) and isinstance(found.get(key), list)]
+    if not keys:
+        return body
+    left = {key: [entry for entry in found[key] if allows(named(entry))] for key in keys}
+    names = [named(entry) for entry in left[keys[0]]]
+    ends = [] if found.get(MORE) else [shape.frame(names)[0] for shape in shapes]
+    written = {key: value for fixed in ends for key, value in fixed.items() if key in found}
+    return msgspec.json.encode({**found, **written, **left})
+
+
+def named(entry: object) -> str:
+    """The name of an entry's model; empty if it has none."""
+    found = next((entry[key] for key in NAMED if key in entry), "") if isinstance(entry, dict) else ""
+    return found.rpartition(PREFIX)[2] if isinstance(found, str) else ""

@@ -51,10 +51,10 @@ class Server:
     under it. `asked_at`: the path at which the proxy itself asks such a server, in the API of that path; empty: it asks
     none. `mark`: the header with which clients show that they are written for such servers. `keys`: the headers in
     which it reads the key of its caller. `prompt_cache`: the row of `proxy.fit.money.CACHES` that says how most of its
-    providers cache prompts; empty: as most do. `models`, `loaded`: how it lists its models, and those that it has
-    loaded; None: not, or in a way that is not read. `words`: words in its paths, besides those of its APIs, that logs
-    may show. `labels`: the label in metrics of paths that are not fitted, by their first segment, if that is not the
-    segment.
+    providers cache prompts; empty: as most do. `lists`: how the paths of its lists of models end. `models`, `loaded`:
+    how it lists its models, and those that it has loaded; None: not, or in a way that is not read. `words`: words in
+    its paths, besides those of its APIs, that logs may show. `labels`: the label in metrics of paths that are not
+    fitted, by their first segment, if that is not the segment.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Server:
     mark: bytes = b""
     keys: frozenset[bytes] = KEY_HEADERS
     prompt_cache: str = ""
+    lists: tuple[str, ...] = ("/models",)
     models: ModelList | None = None
     loaded: LoadedList | None = None
     words: tuple[str, ...] = ()

@@ -279,8 +279,13 @@ def with_upstream(headers: Headers, rule: CallerRule) -> Headers:
 def is_disguised(target: bytes) -> bool:
     """Whether a path that is not fitted is one that is, once an upstream has resolved its percent signs, dots and case:
     so a rule for what is fitted would not hold."""
+    return resolved(target).lower() in by_path()
+
+
+def resolved(target: bytes) -> str:
+    """The path of a request as an upstream may read it."""
     path = unquote(target.partition(b"?")[0].decode("latin-1")).replace("\\", "/").partition(";")[0]
-    return normpath(one_path(path.encode()).decode()).lower() in by_path()
+    return normpath(one_path(path.encode()).decode())
 
 
 def several_callers() -> ClientError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
@@ -55,6 +55,7 @@ class Response:
 
 
 NOTHING = Response(0, b"")
+Seen = Callable[[Response], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,18 @@ class ModelsList:
             return None
         return None if self.routes.routing.upstream(USUAL.asked_at, model) == DEFAULT else model
 
-    async def __call__(self, scope: Scope, send: Send) -> Outcome:
-        """Answers one request, and returns its outcome."""
+    async def __call__(self, scope: Scope, send: Send, seen: Seen | None = None) -> Outcome:
+        """Answers one request, and returns its outcome. `seen`: the list as its caller may see it."""
         began, target, headers = time.perf_counter(), target_of(scope), scope["headers"]
         client = _client(clients_server(headers))
         model, failure = self._elsewhere(target.partition(b"?")[0]), None
         try:
             found = await (self._all(target, headers, client) if model is None else self._one(model, client))
+            found = found if seen is None else await seen(found)
         except (UpstreamError, ClientError) as error:
             failure = error.for_client() if isinstance(error, UpstreamError) else error
             found = Response(failure.status, error_body(scope["path"], failure))
-        answered = [*to_client(found.headers, LENGTH), (b"content-length", b"%d" % len(found.body))]
-        await send({"type": "http.response.start", "status": found.status, "headers": answered})
-        await send({"type": "http.response.body", "body": found.body})
+        await respond(send, found)
         result = "passed" if failure is None else "upstream_error" if failure.retry else "rejected"
         seconds = time.perf_counter() - began
         return Outcome(PASSTHROUGH, result, found.status, upstream_seconds=seconds, path=shown(target), attempts=1)
@@ -122,7 +122,7 @@ class ModelsList:
         failure: UpstreamError | None = None
         own = NOTHING
         try:
-            own = await _ask(self.default.upstream, target, _asking(headers))
+            own = await ask(self.default.upstream, target, readable(headers))
         except UpstreamError as error:
             failure = error
         listed = [entry for entries in await others for entry in entries]
@@ -203,7 +203,7 @@ async def _body(backend: Backend) -> bytes:
     listing = servers()[row.api].models
     assert listing is not None
     try:
-        answer = await _ask(backend.upstream, listing.target, listing.headers)
+        answer = await ask(backend.upstream, listing.target, listing.headers)
     except UpstreamError:
         return b""
     except Exception as error:  # a bug of ours must not be kept as an answer; its text may contain a key
@@ -212,8 +212,8 @@ async def _body(backend: Backend) -> bytes:
     return answer.body if answer.status == 200 and read_list(answer.body) is not None else b""
 
 
-async def _ask(upstream: Sender, target: bytes, headers: Sequence[Header]) -> Response:
-    """An upstream's answer. Raises UpstreamError."""
+async def ask(upstream: Sender, target: bytes, headers: Sequence[Header]) -> Response:
+    """An upstream's answer, of which at most `MAX_LIST_BYTES` are read. Raises UpstreamError."""
     try:
         async with asyncio.timeout(FETCH_S):
             answer = await upstream.send("GET", target, headers, None)
@@ -225,6 +225,13 @@ async def _ask(upstream: Sender, target: bytes, headers: Sequence[Header]) -> Re
         raise UpstreamError(504, "upstream_timeout", "The upstream did not send its list of models in time.") from None
 
 
-def _asking(headers: Sequence[Header]) -> list[Header]:
+def readable(headers: Sequence[Header]) -> list[Header]:
     """The client's headers, for an answer that can be read and is no mere confirmation of what the client has."""
     return [header for header in plainly(headers) if not header[0].startswith(b"if-")]
+
+
+async def respond(send: Send, found: Response) -> None:
+    """Sends an answer to the client."""
+    answered = [*to_client(found.headers, LENGTH), (b"content-length", b"%d" % len(found.body))]
+    await send({"type": "http.response.start", "status": found.status, "headers": answered})
+    await send({"type": "http.response.body", "body": found.body})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from proxy.apis import by_path, error_body
 from proxy.apis.paths import only_counts, shown
@@ -18,6 +19,7 @@ from proxy.model.plan import Mode
 from proxy.model.structs import replace
 from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
+from proxy.request.allowed_models import allowed, check_entry, is_list, send_allowed
 from proxy.request.backend import Backend
 from proxy.request.budgets import not_counted
 from proxy.request.callers import Callers, is_disguised, not_allowed, with_upstream
@@ -66,8 +68,7 @@ class Unfitted:
             self.pages.check(scope, self.routes.default.upstream.has_key)
             rule = None if self.callers is None else self.callers.of(scope)
             named = "" if rule is None else rule.name
-            if self.models.serves(scope):
-                passed(await self.models(scope, send))
+            if await self._listed(scope, send, rule, passed):
                 return
             self._check_handshake(scope, rule)
             self.log_unfitted(scope["method"], target_of(scope))
@@ -85,6 +86,25 @@ class Unfitted:
             await send_error(send, error, error_body(scope["path"], error), extra)
         finally:
             self.metrics.in_flight.dec()
+
+    async def _listed(
+        self, scope: Scope, send: Send, rule: CallerRule | None, passed: Callable[[Outcome], None]
+    ) -> bool:
+        """Answers a request for a list of models that is made here: one of several upstreams, or one of which the
+        caller may see a part. Raises `ClientError`."""
+        merged = self.models.serves(scope) and (rule is None or rule.upstream is None)
+        if rule is None or rule.models is None:
+            if merged:
+                passed(await self.models(scope, send))
+            return merged
+        check_entry(scope, rule)
+        if merged:
+            passed(await self.models(scope, send, partial(allowed, rule=rule)))
+        elif is_list(scope):
+            backend = await self._backend(scope, rule, reads=True)
+            outcome = await send_allowed(scope, send, backend.upstream, scope["headers"], rule)
+            passed(replace(outcome, upstream=backend.name))
+        return merged or is_list(scope)
 
     async def _backend(self, scope: Scope, rule: CallerRule | None, reads: bool) -> Backend:
         """The upstream of a request under the rule of its caller. Raises `ClientError`."""

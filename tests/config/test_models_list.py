@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from proxy.apis.anthropic_messages.server import MODELS as ANTHROPIC
-from proxy.config.models_list import distinct, entries_of, entry_for, one_list, read_list, shaped, with_window
+from proxy.config.models_list import (
+    allowed_only,
+    distinct,
+    entries_of,
+    entry_for,
+    named,
+    one_list,
+    read_list,
+    shaped,
+    with_window,
+)
 from proxy.wire.openai.server import MODELS as OPENAI
 
 
@@ -56,3 +67,14 @@ def test_a_list_keeps_what_it_has_besides_its_entries() -> None:
 
 def test_of_two_entries_with_one_name_the_first_stays() -> None:
     assert distinct([{"id": "a", "x": 1}, {"id": "b"}, {"id": "a", "x": 2}]) == [{"id": "a", "x": 1}, {"id": "b"}]
+
+
+@pytest.mark.parametrize("entry", [None, 3, [], {}, {"id": 7}, {"size": 1}, {"name": None}])
+def test_an_entry_without_a_name_is_shown_to_nobody_who_may_not_see_all(entry: object) -> None:
+    body = msgspec.json.encode({"data": [entry, {"id": "a"}, {"id": "b"}]})
+    assert msgspec.json.decode(allowed_only(body, lambda name: name == "a", ())) == {"data": [{"id": "a"}]}
+
+
+@pytest.mark.parametrize("name", ["models/a", "publishers/google/models/a", "a"])
+def test_a_name_is_the_models_wherever_it_stands(name: str) -> None:
+    assert named({"name": name}) == named({"id": name}) == named({"slug": name, "x": 1}) == "a"

@@ -7,6 +7,7 @@ from proxy.wire.ollama import loaded
 
 OLLAMA = Server(
     "ollama",
+    lists=("/api/tags", "/api/ps"),
     roots=("/api/",),
     beside=True,
     asked_at="/v1/chat/completions",
