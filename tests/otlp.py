@@ -23,6 +23,7 @@ class ReadSpan:
     attributes: dict[str, Any]
     error: bool
     flags: int
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ def read_json(body: bytes) -> Export:
             _json_attributes(span["attributes"]),
             span.get("status", {}).get("code") == 2,
             span["flags"],
+            span.get("traceState", ""),
         )
         for span in scope_spans["spans"]
     ]
@@ -91,6 +93,7 @@ def _span(found: list[tuple[int, Any]]) -> ReadSpan:
         _attributes(found, 9),
         dict(fields(last.get(15, b""))).get(3) == 2,
         last[16],
+        last.get(3, b"").decode(),
     )
 
 

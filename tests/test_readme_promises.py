@@ -182,7 +182,7 @@ PROMISES = (
     (
         DEPLOY,
         "The Grafana board has a row for each question",
-        "deploy/test_board.py::test_each_row_is_a_question",
+        "deploy/test_board.py::test_M20_each_row_is_a_question_and_all_but_the_first_are_collapsed",
     ),
     (
         DEPLOY,

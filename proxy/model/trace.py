@@ -20,7 +20,8 @@ class Trace(msgspec.Struct, frozen=True):
     """A sampled request. Ids are lower-case hexadecimal; times are nanoseconds since 1970.
 
     `span_id` is the request's own span; the spans of its attempts are that span's children. `parent_id` is the client's
-    span, empty if the request began the trace. `method`: of the HTTP request.
+    span, empty if the request began the trace. `method`: of the HTTP request. `state`: the `tracestate` that came with
+    it. `response_id`, `finish`: the id and the finish reason of the answer; empty if it has none.
     """
 
     trace_id: str
@@ -30,3 +31,6 @@ class Trace(msgspec.Struct, frozen=True):
     ended: int
     parent_id: str = ""
     attempts: tuple[AttemptSpan, ...] = ()
+    state: str = ""
+    response_id: str = ""
+    finish: str = ""

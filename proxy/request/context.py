@@ -103,6 +103,8 @@ class RequestContext(msgspec.Struct):
         """The outcome with what happens to few requests."""
         answered, record = self.answered, self.record
         cost = record.cost or NO_COST
+        if record.trace is not None and answered is not None and answered.tap is not None:
+            record.trace.read_along(answered.tap)
         return replace(
             outcome,
             refusals=record.refusals,

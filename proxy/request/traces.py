@@ -32,6 +32,7 @@ class Traces:
         self.exporter = TraceExporter(self.body, self._collector.post, event)
         self._encoded = BODIES[chosen.protocol]
         self._resource = {"service.version": __version__, **dict(chosen.resource)}
+        self._scheme = "http" if settings.tls_cert is None else "https"
         self._default = upstream_server(settings.upstream)
         self.use_upstreams(rows)
 
@@ -43,7 +44,7 @@ class Traces:
     def body(self, outcomes: Sequence[Outcome]) -> bytes:
         """The body of an export, as it is sent."""
         servers = self._servers
-        spans = (span for outcome in outcomes for span in spans_of(outcome, servers))
+        spans = (span for outcome in outcomes for span in spans_of(outcome, servers, self._scheme))
         return self._collector.packed(self._encoded(self._resource, __version__, spans))
 
     async def close(self) -> None:

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 import msgspec
 
 from proxy.config.otel import Sampler
+from proxy.model.api import Api, ResponseState
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.wire.headers import Header
-from proxy.wire.trace_context import TraceContext, trace_context, with_trace_context
+from proxy.wire.response_id import response_id
+from proxy.wire.tap import Tap
+from proxy.wire.trace_context import TraceContext, trace_context, trace_state, with_trace_context
 
 Headers = Sequence[Header]
 RATIO_BITS = 64  # OpenTelemetry's TraceIdRatioBased compares the last 64 bits of the trace id
@@ -29,6 +32,9 @@ class RequestTrace(msgspec.Struct):
     began: int  # on the monotonic clock, in nanoseconds
     ended: int = 0
     attempts: tuple[AttemptSpan, ...] = ()
+    state: str = ""
+    response_id: str = ""
+    finish: str = ""
     _attempt_id: str = ""  # of the attempt under way
     _attempt_started: int = 0
     _attempt_status: int = 0
@@ -51,6 +57,14 @@ class RequestTrace(msgspec.Struct):
         """The upstream responded with this status."""
         self._attempt_status = status
 
+    def read(self, api: Api, body: bytes) -> None:
+        """Reads the id and the finish reason of a complete answer."""
+        self.response_id, self.finish = response_id(body), api.response.read(body, ResponseState()).finish or ""
+
+    def read_along(self, tap: Tap) -> None:
+        """Reads them of an answer that was relayed."""
+        self.response_id, self.finish = tap.response_id, tap.finish or ""
+
     def stop(self) -> None:
         """Ends the attempt's span, if there is one. The last call ends the request's own span."""
         self.ended = self.now()
@@ -70,6 +84,9 @@ class RequestTrace(msgspec.Struct):
             self.ended,
             self.parent_id,
             self.attempts,
+            self.state,
+            self.response_id,
+            self.finish,
         )
 
 
@@ -98,6 +115,8 @@ class Tracer:
         context = TraceContext(trace_id, new_span_id(), 1 if parent is None else parent.flags | 1)
         parent_id, times = "" if parent is None else parent.span_id, (time.time_ns(), time.monotonic_ns())
         trace = RequestTrace(method, context, parent_id, *times)
+        if parent is not None:
+            trace.state = trace_state(headers)
         return trace, with_trace_context(headers, context, starts=parent is None)
 
 

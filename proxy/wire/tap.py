@@ -8,17 +8,20 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 from proxy.model.api import Api, ResponseState
 from proxy.model.outcome import Usage
 from proxy.wire import ndjson
 from proxy.wire.coding import CODED, IDENTITY, decompressor_of_answer
+from proxy.wire.response_id import response_id
 from proxy.wire.sse import END, events, with_lf
 
 # Bytes of a response that are kept, its last ones. All that counts in a stream is at its end: finish reason, usage and
 # the end event; an error is the last event, too. A plain response may report its usage before its content.
 KEEP_STREAM = 32_768
 KEEP_JSON = 262_144
+FIRST_EVENTS = 4  # of a stream, among which one names the response's id: the first of what is kept may be half an event
 MAX_INFLATED = 1_048_576  # decoded bytes of one chunk: what decodes to more is a decompression bomb
 
 STREAM = "text/event-stream"
@@ -84,6 +87,18 @@ class Tap:
     def finish(self) -> str | None:
         """The last finish reason."""
         return self._read_new().finish
+
+    @property
+    def response_id(self) -> str:
+        """The id that the response has in what is kept of it; empty if that names none."""
+        data = b"".join(self._kept)
+        if self._kind == STREAM:
+            payloads: Iterable[bytes] = (payload for _, payload in events(with_lf(data)))
+        elif self._kind == ndjson.MEDIA_TYPE:
+            payloads = (payload for _, payload in ndjson.objects(data))
+        else:
+            payloads = (data,)
+        return next(filter(None, map(response_id, islice(payloads, FIRST_EVENTS))), "")
 
     @property
     def done(self) -> bool:

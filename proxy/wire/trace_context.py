@@ -12,6 +12,7 @@ from proxy.wire.headers import Header
 TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 # version, trace-id, parent-id, flags; later versions may append fields (section 4.3)
 FORM = re.compile(rb"(?!ff)([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+STATE, MAX_STATE = re.compile(rb"[ -~]+"), 512  # 3.3.1.5: vendors should pass on at least so much
 FIRST_VERSION = b"00"
 NO_TRACE, NO_SPAN = "0" * 32, "0" * 16
 SAMPLED, RANDOM = 0x01, 0x02  # flags; all others are unknown and not passed on
@@ -40,6 +41,13 @@ def trace_context(headers: Sequence[Header]) -> TraceContext | None:
     if trace_id == NO_TRACE or span_id == NO_SPAN:
         return None
     return TraceContext(trace_id, span_id, int(found[4], 16) & (SAMPLED | RANDOM))
+
+
+def trace_state(headers: Sequence[Header]) -> str:
+    """The `tracestate` that a client sent, of which several headers are one (3.3.1); empty if it is none that may be
+    passed on: longer than 512 characters, or with others than the printable ones of ASCII."""
+    found = b",".join(value for name, value in headers if name == TRACESTATE)
+    return found.decode() if len(found) <= MAX_STATE and STATE.fullmatch(found) else ""
 
 
 def with_trace_context(headers: Iterable[Header], context: TraceContext, *, starts: bool = False) -> list[Header]:

@@ -1,4 +1,4 @@
-"""The Grafana board: its panels, and its expressions as Grafana would send them."""
+"""The Grafana boards: their panels, and their expressions as Grafana would send them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from typing import Any
 
 from tests.deploy.renders import DEPLOY
 
-FILE = DEPLOY / "grafana" / "dashboards" / "plimsoll.json"
-BOARD: dict[str, Any] = json.loads(FILE.read_text())
-PANELS: list[dict[str, Any]] = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
-ROWS: list[dict[str, Any]] = [panel for panel in BOARD["panels"] if panel["type"] == "row"]
-VARIABLES: dict[str, dict[str, Any]] = {variable["name"]: variable for variable in BOARD["templating"]["list"]}
+Panel = dict[str, Any]
+FILES = {name: DEPLOY / "grafana" / "dashboards" / f"{name}.json" for name in ("plimsoll-on-call", "plimsoll")}
+BOARDS: dict[str, dict[str, Any]] = {name: json.loads(file.read_text()) for name, file in FILES.items()}
+
+
+def panels_of(board: Mapping[str, Any]) -> list[Panel]:
+    """All panels of a board but its rows. A row that is collapsed holds its own."""
+    held = (panel for row in board["panels"] for panel in row.get("panels", ()))
+    return [panel for panel in (*board["panels"], *held) if panel["type"] != "row"]
+
+
+def rows_of(board: Mapping[str, Any]) -> list[Panel]:
+    """The rows of a board."""
+    return [panel for panel in board["panels"] if panel["type"] == "row"]
+
+
+PANELS: list[Panel] = [panel for board in BOARDS.values() for panel in panels_of(board)]
+VARIABLES: dict[str, dict[str, Any]] = {row["name"]: row for row in BOARDS["plimsoll"]["templating"]["list"]}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One expression of the board, with what Grafana calls its series."""
+    """One expression of a board, with what Grafana calls its series."""
 
     panel: str
     legend: str
@@ -27,7 +40,7 @@ class Target:
 
 
 def targets() -> Iterator[Target]:
-    """All expressions of the board."""
+    """All expressions of the boards."""
     for panel in PANELS:
         for target in panel["targets"]:
             yield Target(panel["title"], target["legendFormat"], target["expr"])

@@ -16,8 +16,10 @@ from tests.deploy.costs import costs, repeats
 from tests.deploy.traffic import CHAT, PRICES, SUMMARY, WINDOWS, Done, reported, summed
 
 JOB = "apps/plimsoll"
+CALLER = "everybody"  # of all requests of the script but one
 WAIT = 60.0  # seconds; a busy machine needs some
 YEAR = 31_536_000
+RATES = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")  # over which the share of failures is recorded
 VERSIONS = f"{__version__}, Python {platform.python_version()}, litellm {version('litellm')}"
 Series = dict[str, float]
 
@@ -46,7 +48,17 @@ class Between:
     legends: tuple[str, ...]
 
 
-Expected = Grown | Equal | Between
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The cells of a table, by their column and their row: `column, row`. What is named in `grown` grew by so much;
+    what is named in neither is empty or 0."""
+
+    grown: Series
+    equal: Series
+
+
+Plain = Grown | Equal | Between
+Expected = Plain | Table
 
 
 Bounds = tuple[float, ...]
@@ -88,6 +100,10 @@ def within(values: Iterable[float], bound: float) -> float:
 
 def model(one: Done) -> str:
     return one.model
+
+
+def sent_as(one: Done) -> str:
+    return one.model_sent
 
 
 def step(one: Done) -> str:
@@ -158,7 +174,26 @@ def health(played: Played) -> Mapping[str, Expected]:
     """Is it healthy?"""
     done = played.done
     asked = [one for one in done if one.case.result not in ("unfit", "rejected")]
+    failed = failures(done) / len(done)
+    fitted = played.fitted
+    wrong = summed([one for one in fitted if failures([one])], model)
+    each = summed(fitted, model)
     return {
+        "Failures and the objective": Equal({"failed": failed}),
+        "Failures for length": Equal(
+            {
+                "cannot fit": played.result("unfit") / len(fitted),
+                "refused all the same": played.result("refused") / len(fitted),
+            }
+        ),
+        "Who fails": Table(
+            asked_by(done), {f"failed, {CALLER}": failures(done) / asked_by(done)[f"requests, {CALLER}"]}
+        ),
+        "What fails": Table(
+            {f"requests, {name}": count for name, count in each.items()},
+            {f"failed, {name}": count / each[name] for name, count in wrong.items()}
+            | {f"load, p95, {name}": load for name, load in near(played).items()},
+        ),
         "Replicas that answer": Equal({"Replicas that answer": 1}),
         "Requests": Grown({"Requests": len(done)}),
         "In progress": Equal({"In progress": 1}),
@@ -288,7 +323,33 @@ def money(played: Played) -> Mapping[str, Expected]:
     answered = [one for one in played.sent if one.case.status == 200]
     unpriced = len(answered) - len(paid)
     prompt = sum(one.sent or 0 for one in played.sent)
-    return {
+    tables = {
+        "Who spends": Table(
+            {
+                f"spent, {CALLER}": spent(),
+                **asked_by(played.done),
+                f"prompt tokens, {CALLER}": prompt,
+                f"reply tokens, {CALLER}": sum(one.reply for one in played.sent),
+                f"saved, {CALLER}": net,
+            },
+            {},
+        ),
+        "What is spent on": Table(
+            {
+                f"{column}, {name}": value
+                for column, series in {
+                    "spent": by_model,
+                    "requests": summed(played.fitted, model),
+                    "prompt tokens": summed(played.sent, sent_as, lambda one: one.sent or 0),
+                    "reply tokens": summed(played.sent, sent_as, lambda one: one.reply),
+                    "cut tokens": summed(played.acted, model, lambda one: one.cut),
+                }.items()
+                for name, value in series.items()
+            },
+            {},
+        ),
+    }
+    return tables | {
         "Spent": Grown({"Spent": spent()}),
         "Saved, net": Grown({"Saved, net": net}),
         "Saved, gross": Grown({"Saved, gross": gross}),
@@ -362,7 +423,7 @@ def quality(one: Done) -> str:
     return "estimated" if one.model == "other" else "exact"
 
 
-def by_rules(played: Played) -> Mapping[str, tuple[str, Expected]]:
+def by_rules(played: Played) -> Mapping[str, tuple[str, Plain]]:
     """What each rule must say, by its name, and which labels its series are named by."""
     done, number = played.done, summed(played.fitted, model)
 
@@ -374,11 +435,16 @@ def by_rules(played: Played) -> Mapping[str, tuple[str, Expected]]:
         same = errors(other for other in played.sent if other.model_sent == one.model_sent)
         return 1 - within(same, 0.02 if quality(one) == "exact" else 0.1)
 
+    failed = Equal({JOB: failures(done) / len(done)})
     return {
         "job:plimsoll_requests:increase15m": ("{{job}}", Grown({JOB: len(done)})),
         "job_model:plimsoll_measured_requests:increase1h": ("{{model}}", Grown(number)),
+        "plimsoll:error_budget:ratio": ("", Equal({"": 0.005})),
+        **{f"job:plimsoll_failed_requests:ratio_rate{w}": ("{{job}}", failed) for w in RATES},
         "PlimsollDown": ("{{job}}", Equal({JOB: 1})),
         "PlimsollAbsent": ("", Equal({})),
+        "PlimsollBudgetFast": ("{{job}}", failed),
+        "PlimsollBudgetSlow": ("{{job}}", failed),
         "PlimsollRestarting": ("{{job}}", Equal({JOB: 0})),
         "PlimsollUpstreamErrors": ("{{job}}", Equal({JOB: 2 / len(done)})),
         "PlimsollOverloaded": ("{{job}}", Equal({})),
@@ -404,6 +470,16 @@ def by_rules(played: Played) -> Mapping[str, tuple[str, Expected]]:
         "PlimsollCutsCostMoney": ("{{job}}", Equal({JOB: cost_of_cuts(played)})),
         "PlimsollExtraBudgetLow": ("{{job}}", Equal({JOB: 20_000_000})),
     }
+
+
+def asked_by(done: Iterable[Done]) -> Series:
+    """How many requests each caller sent. Whose headers are refused is nobody."""
+    return summed(done, lambda one: "requests, " + ("other" if one.case.result == "rejected" else CALLER))
+
+
+def failures(done: Iterable[Done]) -> int:
+    """How many did not end well."""
+    return sum(one.case.status >= 500 or one.case.result == "broken_off" for one in done)
 
 
 def cost_of_cuts(played: Played) -> float:

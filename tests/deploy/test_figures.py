@@ -25,7 +25,7 @@ import yaml  # type: ignore[import-untyped]
 
 from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from tests.deploy.board import PANELS, VARIABLES, filled, legend
-from tests.deploy.figures import JOB, WAIT, Between, Expected, Grown, Played, Series, by_rules, expected
+from tests.deploy.figures import JOB, WAIT, Between, Grown, Plain, Played, Series, Table, by_rules, expected
 from tests.deploy.prometheus_rule import ALERTS, rules
 from tests.deploy.renders import KUSTOMIZE
 from tests.deploy.traffic import (
@@ -44,6 +44,7 @@ from tests.prometheus_server import PrometheusServer, Vector, prometheus_server
 from tests.redis_server import free_port, redis_server
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
+ANY = {"namespace": ".*", "pod": ".*", "model": ".*"}  # this job has no such labels
 HOUR = {"__rate_interval": "1h", "__range": "1h"}
 
 
@@ -58,7 +59,7 @@ class Measured:
 
     def values(self, expr: str) -> Vector:
         """What an expression returns; an empty vector is a mistake of it, unless the test expects one."""
-        return self.prometheus.query(filled(expr, job=JOB, instance=self.instance, model=".*", **HOUR), self.at)
+        return self.prometheus.query(filled(expr, job=JOB, **ANY, instance=self.instance, **HOUR), self.at)
 
     def factor(self, function: str, window: str = "1h") -> float:
         """What `rate` or `increase` makes of one."""
@@ -191,6 +192,9 @@ def test_the_script_says_of_each_panel_what_it_must_show(measured: Measured) -> 
 @pytest.mark.parametrize("panel", PANELS, ids=NAMES)
 def test_a_panel_shows_what_happened(panel: dict[str, Any], measured: Measured) -> None:
     wanted = expected(measured.played)[panel["title"]]
+    if isinstance(wanted, Table):
+        fill(panel, wanted, measured)
+        return
     found: Series = {}
     for target in panel["targets"]:
         function = "increase" if "increase(" in target["expr"] else "rate"
@@ -200,7 +204,20 @@ def test_a_panel_shows_what_happened(panel: dict[str, Any], measured: Measured) 
     compare(found, wanted, measured.instance)
 
 
-def compare(found: Series, wanted: Expected, instance: str) -> None:
+def fill(panel: dict[str, Any], wanted: Table, measured: Measured) -> None:
+    """Fails unless the table's cells are those that are wanted; each column has an expression of its own."""
+    found: Series = {}
+    factor = measured.factor("increase")
+    for target in panel["targets"]:
+        assert target["format"] == "table" and target["instant"]
+        for labels, value in measured.values(target["expr"]):
+            name = legend(target["legendFormat"], labels)
+            found[name] = value if name in wanted.equal else value / factor
+    cells = {name: value for name, value in (wanted.grown | wanted.equal).items() if value}
+    assert {name: value for name, value in found.items() if value} == pytest.approx(cells, rel=1e-6, abs=1e-9)
+
+
+def compare(found: Series, wanted: Plain, instance: str) -> None:
     """Fails unless the series are those that are wanted."""
     if isinstance(wanted, Between):
         assert sorted(found) == sorted(name.format(instance=instance) for name in wanted.legends)
@@ -228,13 +245,14 @@ def test_what_accepted_requests_would_have_cost_is_what_is_computed_by_hand(meas
     assert costs == pytest.approx(BY_HAND, rel=1e-6)
 
 
-@pytest.mark.parametrize("name", ["job", "instance", "model"])
+@pytest.mark.parametrize("name", ["job", "namespace", "pod", "instance", "model"])
 def test_a_variable_offers_what_there_is(name: str, measured: Measured) -> None:
     found = re.fullmatch(r"label_values\((.+), (\w+)\)", VARIABLES[name]["query"]["query"])
     assert found is not None and found[2] == name
     offered = {labels.get(name, "") for labels, _ in measured.values(f"group by ({name}) ({found[1]})")}
     models = {one.model for one in measured.played.done} | {""}
-    assert offered == {"job": {JOB}, "instance": {measured.instance}, "model": models}[name]
+    none = {""}
+    assert offered == {"job": {JOB}, "instance": {measured.instance}, "model": models}.get(name, none)
 
 
 # What the rules say of the same traffic: the value that each alert compares, before it does.

@@ -58,6 +58,7 @@ PRICE = '[[price]]\nmodel = "{}"\ninput = {}\noutput = {}\ncache_read = {}\n'
 ROW = '[[upstream]]\nname = "second"\nurl = "UPSTREAM/v1"\nmodels = ["gpt-4.1"]\nheaders = ["x-scenario"]\n'
 RULES = {
     "upstreams.toml": ROW,
+    "callers.toml": '[[caller]]\nname = "everybody"\nmatch = "*"\n',
     "windows.toml": "".join(PRICE.format(name, *price) for name, price in PRICES.items()),
     "ladders/thrifty.toml": '[[step]]\nname = "prune_history"\nat = 0.5\nmax_messages = 60\nkeep_last = 40\n',
     "ladders/switching.toml": '[[step]]\nname = "switch_model"\nat = 0.9\nto = ["gpt-4o"]\n',

@@ -87,7 +87,8 @@ def test_a_trace_leads_from_the_client_through_the_proxy_to_the_upstream(protoco
                 assert (sent[b"tracestate"], sent[b"baggage"]) == (b"vendor=1", b"user=2")
                 told = await proxy.told()
                 assert told.usage is not None
-                assert own.attributes["gen_ai.usage.input_tokens"] == told.usage.prompt == told.prompt_sent
+                assert attempt.attributes["gen_ai.usage.input_tokens"] == told.usage.prompt == told.prompt_sent
+                assert (own.state, attempt.state) == ("vendor=1", "vendor=1")
                 assert own.attributes["plimsoll.prompt"] == told.prompt
                 (step,) = own.attributes["plimsoll.steps"]
                 assert step.startswith("prune_history;-")
@@ -272,3 +273,38 @@ def test_a_wrong_protocol_stops_the_start() -> None:
     with pytest.raises(TimeoutError, match="must be one of http/protobuf, http/json"):
         with running("http://127.0.0.1:9/v1", workers=1, admin=False, **environment):
             pass
+
+
+# A request of each API, with and without a stream: its path, its body, the operation, the finish reason of the answer.
+SAY = [{"role": "user", "content": "hi"}]
+CLAUDE = {"model": "claude-sonnet-4-5", "messages": SAY, "max_tokens": 9}
+STREAM = {"stream": True, "stream_options": {"include_usage": True}}
+CALLS: list[tuple[bytes, dict[str, object], str, str]] = [
+    (b"/v1/chat/completions", {"model": "gpt-4", "messages": SAY}, "chat", "stop"),
+    (b"/v1/chat/completions", {"model": "gpt-4", "messages": SAY, **STREAM}, "chat", "stop"),
+    (b"/v1/responses", {"model": "gpt-4", "input": "hi"}, "chat", ""),  # they have a status instead
+    (b"/v1/messages", CLAUDE, "chat", "end_turn"),
+    (b"/v1/messages", {**CLAUDE, "stream": True}, "chat", "end_turn"),
+    (b"/v1/completions", {"model": "gpt-3.5-turbo-instruct", "prompt": "hi"}, "text_completion", "stop"),
+]
+
+
+@pytest.mark.parametrize(("path", "asked", "operation", "finish"), CALLS)
+def test_M11_a_call_is_named_by_its_api_and_has_the_answers_id_and_finish(
+    path: bytes, asked: dict[str, object], operation: str, finish: str
+) -> None:
+    async def check() -> None:
+        async with recording() as collector, simulating(SimulatorConfig()) as (_, url):
+            async with plimsoll(url, **settings(collector, OTEL_EXPORTER_OTLP_PROTOCOL="http/json")) as proxy:
+                request = post(json.dumps(asked).encode(), KEY, b"anthropic-version: 2023-06-01", target=path)
+                reply = await ask(proxy.port, request)
+                assert reply.status == 200
+                _, call = await exported(collector, 2)
+                found = call.attributes
+                assert call.name == f"{operation} {asked['model']}" and found["gen_ai.operation.name"] == operation
+                assert found["gen_ai.provider.name"] == ("anthropic" if b"messages" in path else "openai")
+                assert found.get("gen_ai.response.finish_reasons", [""]) == [finish] and finish.encode() in reply.body
+                for name in ("gen_ai.response.id", "gen_ai.response.model"):
+                    assert found[name] and found[name].encode() in reply.body
+
+    run(check())

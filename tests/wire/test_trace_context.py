@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proxy.wire.trace_context import TraceContext, trace_context, with_trace_context
+from proxy.wire.trace_context import TraceContext, trace_context, trace_state, with_trace_context
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SENT = f"00-{TRACE}-{SPAN}-01".encode()
@@ -74,3 +74,9 @@ def test_a_new_trace_takes_no_state_of_another() -> None:
     sent = with_trace_context([(b"traceparent", b"nonsense"), *OTHERS], TraceContext("2" * 32, "1" * 16), starts=True)
     kept = [header for header in OTHERS if header[0] != b"tracestate"]
     assert sent == [*kept, (b"traceparent", f"00-{'2' * 32}-{'1' * 16}-01".encode())]
+
+
+def test_a_tracestate_is_whole_printable_and_not_too_long() -> None:
+    assert trace_state([(b"tracestate", b"a=1"), (b"x", b"y"), (b"tracestate", b"b=2")]) == "a=1,b=2"
+    for found in ([], [b""], [b"a=\xff"], [b"a=\t"], [b"a=" + b"x" * 511]):
+        assert trace_state([(b"tracestate", value) for value in found]) == ""

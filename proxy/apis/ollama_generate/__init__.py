@@ -14,6 +14,7 @@ API = Api(
     response,
     response.USAGE_KEY,
     OLLAMA,
+    operation="text_completion",
     numeric=True,
     without_truncation=options.without_truncation,
 )

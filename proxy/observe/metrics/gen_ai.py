@@ -19,6 +19,7 @@ from proxy.observe.metrics.series import Series
 
 USUAL = "chat"  # the operation of another endpoint
 UNKNOWN = "_OTHER"  # the provider of an upstream that rules do not name any more
+PROVIDERS = {api.name: api.server.name for api in apis()}  # by endpoint, where the host is not known
 OPERATIONS = {api.name: api.operation for api in apis()}  # by endpoint
 COMMON = ("operation_name", "provider_name", "request_model", "response_model")
 # The buckets that the conventions recommend: seconds from 0.01 to 81.92, and tokens from 1 to 4^13.
@@ -65,7 +66,8 @@ def _series() -> dict[str, Series]:
 
 @dataclass(slots=True)
 class GenAi:
-    """The values of `GEN_AI_METRICS`. `providers`: the name of the provider behind each upstream."""
+    """The values of `GEN_AI_METRICS`. `providers`: the name of the provider behind each upstream, empty
+    where that is not known: then its API says."""
 
     providers: Mapping[str, str]
     series: dict[str, Series] = field(default_factory=_series)
@@ -77,7 +79,7 @@ class GenAi:
         operation = OPERATIONS.get(group.key.endpoint, USUAL)
         for outcome in outcomes:
             if outcome.attempts:
-                provider = self.providers.get(outcome.upstream, UNKNOWN)
+                provider = self.providers.get(outcome.upstream, UNKNOWN) or PROVIDERS.get(group.key.endpoint, UNKNOWN)
                 self._add(outcome, (operation, provider, group.model, group.model_sent))
 
     def _add(self, o: Outcome, labels: Labels) -> None:

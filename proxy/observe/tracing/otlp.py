@@ -40,6 +40,8 @@ def _json_span(span: Span) -> dict[str, Any]:
         "endTimeUnixNano": str(span.ended),
         "attributes": _json_attributes(span.attributes),
     }
+    if span.state:
+        made["traceState"] = span.state
     if span.parent_id:
         made["parentSpanId"] = span.parent_id
     if span.error:
@@ -73,6 +75,8 @@ def protobuf_body(resource: Mapping[str, Value], version: str, spans: Iterable[S
 
 def _span(span: Span) -> bytes:
     parts = [_field(1, bytes.fromhex(span.trace_id)), _field(2, bytes.fromhex(span.span_id))]
+    if span.state:
+        parts.append(_field(3, span.state.encode()))
     if span.parent_id:
         parts.append(_field(4, bytes.fromhex(span.parent_id)))
     parts.append(_field(5, span.name.encode()))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from proxy.apis import apis
+
 # By domain; its subdomains are the same provider's.
 PROVIDERS = {
     "api.openai.com": "openai",
@@ -21,8 +25,13 @@ PROVIDERS = {
 }
 
 
+# By endpoint: what the API of a request at an unknown host is called for. The convention has a provider named by the
+# format of its telemetry where the true one is not known; an address would be a name of its own for each server.
+BY_ENDPOINT: Mapping[str, str] = {api.name: api.server.name for api in apis()}
+
+
 def provider_of(host: str) -> str:
-    """The provider of a host; a host that is not known is its own name, as the convention permits."""
+    """The provider of a host; empty if it is not known."""
     labels = host.lower().split(".")
     domains = (".".join(labels[i:]) for i in range(len(labels)))
-    return next((PROVIDERS[domain] for domain in domains if domain in PROVIDERS), host.lower())
+    return next((PROVIDERS[domain] for domain in domains if domain in PROVIDERS), "")

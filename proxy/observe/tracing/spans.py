@@ -12,14 +12,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from proxy.apis import apis
 from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.observe.log import printable
-from proxy.observe.tracing.providers import provider_of
+from proxy.observe.tracing.providers import BY_ENDPOINT, provider_of
 from proxy.wire.report import step_summary
 
 SERVER, CLIENT = 2, 3  # span kinds
+USUAL = "chat"  # the operation of another endpoint
 PORTS = {"http": 80, "https": 443}
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"))
 OTHER_METHOD = "_OTHER"
@@ -29,7 +31,8 @@ Attributes = dict[str, Value]
 
 
 class Span(msgspec.Struct, frozen=True):
-    """One span. Ids are hexadecimal; times are nanoseconds since 1970. `parent_id` is empty if it has no parent."""
+    """One span. Ids are hexadecimal; times are nanoseconds since 1970. `parent_id` is empty if it has no
+    parent; `state` is the trace's `tracestate`, as the client sent it."""
 
     trace_id: str
     span_id: str
@@ -40,11 +43,12 @@ class Span(msgspec.Struct, frozen=True):
     ended: int
     attributes: Attributes
     error: bool
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An upstream: its provider's name, its host and its port. A library has no host."""
+    """An upstream: its provider's name (empty: not known), its host and its port. A library has no host."""
 
     provider: str = ""
     host: str = ""
@@ -62,15 +66,23 @@ def upstream_server(url: str) -> Server:
     return Server(provider_of(host), host, parts.port or PORTS[parts.scheme])
 
 
-# What is asked and answered (https://github.com/open-telemetry/semantic-conventions-genai), then what Plimsoll did, in
-# the names of the log's fields. Values that are empty are left out.
-GEN_AI: tuple[tuple[str, Callable[[Outcome], Value | None]], ...] = (
+OPERATIONS: Mapping[str, str] = {api.name: api.operation for api in apis()}  # by endpoint
+# What is asked in each attempt and answered in the last one, which are calls of a model
+# (https://github.com/open-telemetry/semantic-conventions-genai); then what Plimsoll did, in the names of the log's
+# fields. Values that are empty are left out.
+ASKED: tuple[tuple[str, Callable[[Outcome], Value | None]], ...] = (
     ("gen_ai.request.model", lambda o: printable(o.model_sent or o.model)),
     ("gen_ai.request.max_tokens", attrgetter("reply_sent")),
     ("gen_ai.request.stream", attrgetter("stream")),
+)
+ANSWERED: tuple[tuple[str, Callable[[Outcome], Value | None]], ...] = (
+    ("gen_ai.response.model", lambda o: printable(o.usage.model) if o.usage else None),
+    ("gen_ai.response.id", lambda o: printable(o.trace.response_id) if o.trace else None),
+    ("gen_ai.response.finish_reasons", lambda o: (printable(o.trace.finish),) if o.trace and o.trace.finish else None),
     ("gen_ai.usage.input_tokens", lambda o: o.usage.prompt if o.usage else None),
     ("gen_ai.usage.output_tokens", lambda o: o.usage.completion if o.usage else None),
     ("gen_ai.usage.cache_read.input_tokens", lambda o: o.usage.cached if o.usage else None),
+    ("gen_ai.usage.cache_creation.input_tokens", lambda o: o.usage.written if o.usage else None),
     ("gen_ai.response.time_to_first_chunk", lambda o: o.first_byte_seconds if o.stream else None),
     ("gen_ai.conversation.compacted", lambda o: any(n.tokens_after < n.tokens_before for n in o.notes)),
 )
@@ -107,29 +119,24 @@ PLIMSOLL: tuple[tuple[str, Callable[[Outcome], Value | None]], ...] = (
 )
 
 
-def spans_of(o: Outcome, servers: Servers) -> Iterator[Span]:
-    """The span of the request, then one for each of its attempts. None if it was not traced."""
+def spans_of(o: Outcome, servers: Servers, scheme: str = "http") -> Iterator[Span]:
+    """The span of the request, then one for each of its attempts. None if it was not traced. `scheme`: of our port."""
     if o.trace is not None:
-        yield _request_span(o, o.trace, servers.get(o.upstream, UNKNOWN))
+        yield _request_span(o, o.trace, scheme)
         for number, attempt in enumerate(o.trace.attempts):
             yield _attempt_span(o, o.trace, servers.get(attempt.upstream or o.upstream, UNKNOWN), attempt, number)
 
 
-def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
-    """A span of an HTTP server that has the attributes of a model's call, too: it covers all attempts."""
+def _request_span(o: Outcome, trace: Trace, scheme: str) -> Span:
+    """A span of an HTTP server, with what Plimsoll did: it covers all attempts."""
     method, error = _method(trace), _error_type(o)
-    attributes: Attributes = {"http.request.method": method, "url.scheme": "http"}
+    attributes: Attributes = {"http.request.method": method, "url.scheme": scheme}
     if o.path:
         attributes |= {"url.path": o.path, "http.route": o.path}
     if o.status:
         attributes["http.response.status_code"] = o.status
     if error:
         attributes["error.type"] = error
-    if o.endpoint not in UNFITTED:
-        attributes["gen_ai.operation.name"] = "chat"
-        if server.provider:
-            attributes["gen_ai.provider.name"] = server.provider
-        attributes |= {name: value for name, of in GEN_AI if (value := of(o))}
     attributes |= {name: value for name, of in PLIMSOLL if (value := of(o))}
     return Span(
         trace_id=trace.trace_id,
@@ -141,13 +148,16 @@ def _request_span(o: Outcome, trace: Trace, server: Server) -> Span:
         ended=trace.ended,
         attributes=attributes,
         error=bool(error),
+        state=trace.state,
     )
 
 
 def _attempt_span(o: Outcome, trace: Trace, server: Server, attempt: AttemptSpan, number: int) -> Span:
-    """A span of an HTTP client. A response that failed after its head counts as the outcome does."""
+    """A span of an HTTP client, which is a call of a model where the endpoint is fitted. A response that failed after
+    its head counts as the outcome does."""
     method, last = _method(trace), number == len(trace.attempts) - 1
     attributes: Attributes = {"http.request.method": method}
+    operation = _call(o, server, last, attributes)
     if server.host:
         attributes |= {"server.address": server.host, "server.port": server.port}
     if attempt.upstream:
@@ -165,13 +175,27 @@ def _attempt_span(o: Outcome, trace: Trace, server: Server, attempt: AttemptSpan
         trace_id=trace.trace_id,
         span_id=attempt.span_id,
         parent_id=trace.span_id,
-        name=method,
+        name=operation or method,
         kind=CLIENT,
         started=attempt.started,
         ended=attempt.ended,
         attributes=attributes,
         error=bool(error),
+        state=trace.state,
     )
+
+
+def _call(o: Outcome, server: Server, last: bool, attributes: Attributes) -> str:
+    """Adds what makes a span a call of a model. Returns its name: operation and model; empty if it is none."""
+    if o.endpoint in UNFITTED:
+        return ""
+    operation = OPERATIONS.get(o.endpoint, USUAL)
+    attributes["gen_ai.operation.name"] = operation
+    if provider := server.provider or BY_ENDPOINT.get(o.endpoint, ""):
+        attributes["gen_ai.provider.name"] = provider
+    rows = (*ASKED, *ANSWERED) if last else ASKED
+    attributes |= {name: value for name, of in rows if (value := of(o))}
+    return f"{operation} {attributes.get('gen_ai.request.model', '')}".rstrip()
 
 
 def _method(trace: Trace) -> str:

@@ -29,7 +29,7 @@ VALUES: Attributes = {
     "none": (),
 }
 ROOT = Span("c" * 32, "a" * 16, "", "GET /v1/models", SERVER, 1_795_375_715_916_996_249, 1 << 62, VALUES, False)
-CHILD = Span("c" * 32, "1" * 16, "a" * 16, "GET", CLIENT, 0, 1, {}, True)
+CHILD = Span("c" * 32, "1" * 16, "a" * 16, "GET", CLIENT, 0, 1, {}, True, "vendor=1,other=2")
 
 EXPECTED = (
     "0a82010a100a0e0a0172120921000000000000f83f126e0a0d0a08706c696d736f6c6c120131125d0a100000000000000000"
@@ -45,7 +45,7 @@ def read(protocol: str, *spans: Span) -> Export:
 def as_read(span: Span) -> ReadSpan:
     attributes = {name: list(value) if isinstance(value, tuple) else value for name, value in span.attributes.items()}
     ids = (span.trace_id, span.span_id, span.parent_id)
-    return ReadSpan(*ids, span.name, span.kind, span.started, span.ended, attributes, span.error, 1)
+    return ReadSpan(*ids, span.name, span.kind, span.started, span.ended, attributes, span.error, 1, span.state)
 
 
 @pytest.mark.parametrize("protocol", READERS)

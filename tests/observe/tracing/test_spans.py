@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from proxy.apis import apis
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Note
 from proxy.model.trace import AttemptSpan, Trace
 from proxy.observe.tracing.spans import CLIENT, SERVER, Attributes, Server, Span, spans_of, upstream_server
 from tests.observe import outcomes
 
-OPENAI, LOCAL = Server("openai", "api.openai.com", 443), Server("vllm", "vllm", 8000)
+OPENAI, LOCAL = Server("openai", "api.openai.com", 443), Server("", "127.0.0.1", 8000)
 OWN, PARENT, FIRST, SECOND = "a" * 16, "b" * 16, "1" * 16, "2" * 16
-TRACE = Trace("c" * 32, OWN, "POST", 100, 900, PARENT, (AttemptSpan(FIRST, 200, 800, 200),))
+TRACE = Trace(
+    "c" * 32, OWN, "POST", 100, 900, PARENT, (AttemptSpan(FIRST, 200, 800, 200),), "vendor=1", "chatcmpl-1", "stop"
+)
 PASSED = Outcome("passthrough", "passed", 200, path="/v1/models", attempts=1, trace=replace(TRACE, method="GET"))
 FITTED = replace(
     outcomes.FITTED,
@@ -23,7 +26,7 @@ FITTED = replace(
     load_after=0.98,
     messages_sent=34,
     notes=(Note("prune_history", 7793, 4995, 3000, 3000, "gpt-4", "gpt-4"),),
-    usage=Usage(4995, 7, 1024),
+    usage=Usage(4995, 7, 1024, written=512, model="gpt-4-0613"),
     own_seconds=0.002,
     first_byte_seconds=0.1,
     request_id="req_1",
@@ -50,25 +53,17 @@ def test_a_request_is_a_server_span_and_each_attempt_a_client_span_below_it() ->
     assert (attempt.trace_id, attempt.span_id, attempt.parent_id) == ("c" * 32, FIRST, OWN)
     assert (request.kind, request.started, request.ended) == (SERVER, 100, 900)
     assert (attempt.kind, attempt.started, attempt.ended) == (CLIENT, 200, 800)
-    assert (request.name, attempt.name) == ("POST /v1/chat/completions", "POST")
+    assert (request.name, attempt.name) == ("POST /v1/chat/completions", "chat gpt-4")
     assert not request.error and not attempt.error
 
 
-def test_a_fitted_request_has_the_figures_of_the_log_and_those_of_a_models_call() -> None:
+def test_a_fitted_request_has_the_figures_of_the_log() -> None:
     assert own(FITTED) == {
         "http.request.method": "POST",
         "url.scheme": "http",
         "url.path": "/v1/chat/completions",
         "http.route": "/v1/chat/completions",
         "http.response.status_code": 200,
-        "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
-        "gen_ai.request.model": "gpt-4",
-        "gen_ai.request.max_tokens": 3000,
-        "gen_ai.usage.input_tokens": 4995,
-        "gen_ai.usage.output_tokens": 7,
-        "gen_ai.usage.cache_read.input_tokens": 1024,
-        "gen_ai.conversation.compacted": True,
         "plimsoll.endpoint": "chat",
         "plimsoll.result": "fitted",
         "plimsoll.mode": "fit",
@@ -90,13 +85,68 @@ def test_a_fitted_request_has_the_figures_of_the_log_and_those_of_a_models_call(
     }
 
 
-def test_an_attempt_names_the_upstream_and_its_status() -> None:
+def test_M11_an_attempt_is_a_call_of_a_model_with_what_was_answered() -> None:
     assert spans(FITTED)[1].attributes == {
         "http.request.method": "POST",
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "gpt-4",
+        "gen_ai.request.max_tokens": 3000,
+        "gen_ai.response.model": "gpt-4-0613",
+        "gen_ai.response.id": "chatcmpl-1",
+        "gen_ai.response.finish_reasons": ("stop",),
+        "gen_ai.usage.input_tokens": 4995,
+        "gen_ai.usage.output_tokens": 7,
+        "gen_ai.usage.cache_read.input_tokens": 1024,
+        "gen_ai.usage.cache_creation.input_tokens": 512,
+        "gen_ai.conversation.compacted": True,
         "server.address": "api.openai.com",
         "server.port": 443,
         "http.response.status_code": 200,
     }
+
+
+ENDPOINTS = {
+    "chat": ("chat", "openai"),
+    "responses": ("chat", "openai"),
+    "completions": ("text_completion", "openai"),
+    "embeddings": ("embeddings", "openai"),
+    "messages": ("chat", "anthropic"),
+    "ollama": ("chat", "ollama"),
+    "generate": ("text_completion", "ollama"),
+}
+
+
+def test_the_endpoints_are_those_of_the_apis() -> None:
+    assert ENDPOINTS.keys() == {api.name for api in apis()}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_M11_a_call_has_the_operation_and_the_provider_of_its_api(endpoint: str) -> None:
+    operation, provider = ENDPOINTS[endpoint]
+    (_, call) = spans(replace(FITTED, endpoint=endpoint, upstream="local"))
+    assert call.name == f"{operation} gpt-4" and call.kind == CLIENT
+    assert call.attributes["gen_ai.operation.name"] == operation
+    assert call.attributes["gen_ai.provider.name"] == provider, "never the address"
+    (_, known) = spans(replace(FITTED, endpoint=endpoint))
+    assert known.attributes["gen_ai.provider.name"] == "openai", "the host's, where it is known"
+
+
+def test_M11_only_the_last_attempt_has_an_answer() -> None:
+    attempts = (AttemptSpan(FIRST, 200, 300, 400), AttemptSpan(SECOND, 350, 800, 200))
+    _, refused, answered = spans(replace(FITTED, trace=replace(TRACE, attempts=attempts)))
+    assert "gen_ai.request.model" in refused.attributes
+    assert not any(name.startswith(("gen_ai.response", "gen_ai.usage")) for name in refused.attributes)
+    assert answered.attributes["gen_ai.response.id"] == "chatcmpl-1"
+
+
+def test_M11_each_span_has_the_tracestate_that_came() -> None:
+    assert [span.state for span in spans(FITTED)] == ["vendor=1", "vendor=1"]
+
+
+def test_the_scheme_is_that_of_our_port() -> None:
+    (request, _) = spans_of(FITTED, {}, "https")
+    assert request.attributes["url.scheme"] == "https"
 
 
 def test_what_passes_through_is_no_models_call() -> None:
@@ -150,19 +200,20 @@ def test_a_request_without_a_response_has_no_status() -> None:
 
 
 def test_a_stream_has_the_time_until_its_first_chunk() -> None:
-    found = own(replace(FITTED, stream=True))
+    found = spans(replace(FITTED, stream=True))[1].attributes
     assert (found["gen_ai.request.stream"], found["gen_ai.response.time_to_first_chunk"]) == (True, 0.1)
 
 
 def test_a_switched_request_names_both_models() -> None:
-    found = own(replace(FITTED, model_sent="gpt-4o"))
-    assert (found["gen_ai.request.model"], found["plimsoll.model"]) == ("gpt-4o", "gpt-4")
+    request, call = spans(replace(FITTED, model_sent="gpt-4o"))
+    assert (call.attributes["gen_ai.request.model"], request.attributes["plimsoll.model"]) == ("gpt-4o", "gpt-4")
 
 
 def test_a_request_that_was_not_cut_is_not_compacted() -> None:
     clamped = Note("clamp_output", 100, 100, 4096, 1200, "gpt-4", "gpt-4")
-    found = own(replace(FITTED, notes=(clamped,)))
-    assert "gen_ai.conversation.compacted" not in found and found["plimsoll.steps"] == ("clamp_output;4096->1200",)
+    request, call = spans(replace(FITTED, notes=(clamped,)))
+    assert "gen_ai.conversation.compacted" not in call.attributes
+    assert request.attributes["plimsoll.steps"] == ("clamp_output;4096->1200",)
 
 
 def test_extra_calls_are_counted() -> None:
@@ -176,23 +227,20 @@ def test_each_attempt_names_its_own_upstream_if_there_are_several() -> None:
     moved = replace(FITTED, upstream="default", trace=replace(TRACE, attempts=attempts))
     request, *found = spans(moved)
     assert [(s.attributes["server.address"], s.attributes["plimsoll.upstream"]) for s in found] == [
-        ("vllm", "local"),
+        ("127.0.0.1", "local"),
         ("api.openai.com", "default"),
     ]
-    assert (request.attributes["gen_ai.provider.name"], request.attributes["plimsoll.upstream"]) == (
-        "openai",
-        "default",
-    )
+    assert request.attributes["plimsoll.upstream"] == "default"
 
 
 def test_a_request_that_passed_through_has_one_upstream() -> None:
-    assert spans(replace(PASSED, upstream="local"))[1].attributes["server.address"] == "vllm"
+    assert spans(replace(PASSED, upstream="local"))[1].attributes["server.address"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize(("upstream", "provider"), [("bedrock", "bedrock"), ("of-old-rules", None)])
-def test_a_library_and_an_upstream_of_old_rules_have_no_address(upstream: str, provider: str | None) -> None:
-    request, attempt = spans(replace(FITTED, upstream=upstream))
-    assert request.attributes.get("gen_ai.provider.name") == provider
+@pytest.mark.parametrize(("upstream", "provider"), [("bedrock", "bedrock"), ("of-old-rules", "openai")])
+def test_a_library_and_an_upstream_of_old_rules_have_no_address(upstream: str, provider: str) -> None:
+    _, attempt = spans(replace(FITTED, upstream=upstream))
+    assert attempt.attributes["gen_ai.provider.name"] == provider
     assert not {"server.address", "server.port"} & attempt.attributes.keys()
 
 
@@ -204,9 +252,10 @@ def test_a_method_that_nobody_knows_is_other() -> None:
 @pytest.mark.parametrize("hostile", ["a\ud800b", "x" * 10_000, "line\nbreak", "\u202eback"])
 def test_a_clients_model_is_printable_and_bounded(hostile: str) -> None:
     for outcome in (replace(FITTED, model=hostile), replace(FITTED, model=hostile, model_sent=hostile)):
-        for value in own(outcome).values():
-            if isinstance(value, str):
-                assert value.isprintable() and len(value) <= 120
+        for span in spans(outcome):
+            for value in (span.name, *span.attributes.values()):
+                if isinstance(value, str):
+                    assert value.isprintable() and len(value) <= 140
 
 
 def test_every_attribute_has_a_value_that_can_be_encoded() -> None:
@@ -220,8 +269,8 @@ def test_every_attribute_has_a_value_that_can_be_encoded() -> None:
     ("url", "server"),
     [
         ("https://api.openai.com/v1", OPENAI),
-        ("http://vllm:8000/v1", Server("vllm", "vllm", 8000)),
-        ("http://[::1]/v1", Server("::1", "::1", 80)),
+        ("http://vllm:8000/v1", Server("", "vllm", 8000)),
+        ("http://[::1]/v1", Server("", "::1", 80)),
         ("HTTPS://API.OPENAI.COM", OPENAI),
     ],
 )
