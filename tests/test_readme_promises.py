@@ -176,12 +176,12 @@ PROMISES = (
     ),
     (
         DEPLOY,
-        "[Each alert](#alerts) has a section below",
+        "[runbooks](runbooks.md) says what to do then",
         "deploy/test_alerts.py::test_the_page_has_a_section_for_each_alert_in_their_order",
     ),
     (
         DEPLOY,
-        "The Grafana board has a row for each question",
+        "Two Grafana boards have a row for each question; all rows but the first are collapsed",
         "deploy/test_board.py::test_M20_each_row_is_a_question_and_all_but_the_first_are_collapsed",
     ),
     (
