@@ -313,9 +313,7 @@ class Gateway:
         context.answered = Answered(answer.status, usage, None, healed)
         change = change_of(context.latest)
         if usage is not None and client.cycle is not None:
-            if record.trace is not None:
-                record.trace.read(api, seen)
-            record.first_byte()
+            record.whole(api, seen)
             whole = (answer, seen) if change is None else restated_whole(change, answer, seen)
             if relay_at_once(client.cycle, *whole, extra):
                 return

@@ -277,6 +277,12 @@ class Record(msgspec.Struct):
         """The first bytes of the answer's body go to the client."""
         self.first_byte_seconds = time.perf_counter() - self._sent_at
 
+    def whole(self, api: Api, body: bytes) -> None:
+        """The whole answer, which was read, goes to the client."""
+        if self.trace is not None:
+            self.trace.read(api, body)
+        self.first_byte()
+
     def stop_waiting(self) -> None:
         """The upstream has finished with this attempt, or the proxy with the upstream."""
         if self._waiting_since:

@@ -84,9 +84,9 @@ class RequestTrace(msgspec.Struct):
             self.ended,
             self.parent_id,
             self.attempts,
-            self.state,
-            self.response_id,
-            self.finish,
+            state=self.state,
+            response_id=self.response_id,
+            finish=self.finish,
         )
 
 
