@@ -73,7 +73,7 @@ image: ## the container image; make image-test runs it as Kubernetes would
 image-test:
 	$(PYTHON) -m tests.deploy.container test
 
-release: .venv/.test ## dist/: wheel, source distribution, bill of materials (make release-check: of a clean clone, installed and used)
+release: .venv/.run ## dist/: wheel, source distribution, bill of materials (make release-check: of a clean clone, installed and used)
 	$(BIN)/python deploy/release.py build dist
 
 release-check: .venv/.test
