@@ -3,7 +3,8 @@
     python deploy/release.py build [FOLDER]   make release: wheel, source distribution and bill of materials
     python deploy/release.py check            make release-check: the same of a clean clone of HEAD, installed and used
 
-It needs hatchling and what tests/deploy needs. The image has a command of its own: make image.
+To build takes what `make setup` installs, to check also what tests/deploy needs. The image has a command of its own:
+make image.
 """
 
 from __future__ import annotations
