@@ -1,6 +1,6 @@
 """A scripted day before the page: several models, APIs and providers, cuts, healed refusals and failures.
 
-    python -m tests.admin.day            plays the day, prints the page's address and ten questions, and goes on slowly
+    python -m tests.admin.day            plays the day, prints the page's address and questions, and goes on slowly
     python -m tests.admin.day --answers  prints the answers, too
 
 The newcomer's test: somebody who was told nothing opens the page and answers the questions from it alone.
@@ -344,6 +344,38 @@ def saved(place: Place) -> Sequence[str]:
     return (f"{100 * tokens['saved'] / tokens['prompt']:.0f} %",)
 
 
+def most(place: Place) -> Sequence[str]:
+    """Who sent the most tokens in the last five minutes, and how many."""
+    first = place.read("/api/overview")["periods"]["5m"]["callers"][0]
+    return {"other": "without a name"}.get(first["caller"], first["caller"]), f"{first['requests']:,}"
+
+
+def talk_of(place: Place) -> str:
+    """The view of team-a's conversation."""
+    return f"#/conversations/{place.entry(TURNS[0])['conversation']}"
+
+
+def fates(place: Place) -> Sequence[str]:
+    """How many messages are gone, why, and which came back."""
+    found = place.read(f"/api/{talk_of(place)[2:]}")
+    back = next(one["index"] for one in found["messages"] if any(change["back"] for change in one["changes"]))
+    return f"Not sent now: {found['gone']} messages", "and no room, since #", f"Came back: #{back}"
+
+
+def limit(place: Place) -> Sequence[str]:
+    """The window of team-a, its budget, and what it spent."""
+    cost = next(
+        one["cost"] for one in place.read("/api/overview")["periods"]["1h"]["callers"] if one["caller"] == "team-a"
+    )
+    return "window of at most 3,000 tokens", "of 20,000 tokens used", f"${cost:.2f}"
+
+
+def pod(place: Place) -> Sequence[str]:
+    """Pod, mode and ladder."""
+    found = place.read("/api/overview")
+    return found["pod"], found["holds"]["mode"], found["holds"]["ladder"]
+
+
 QUESTIONS = (
     Question(fixed("Which model is nearest its line?"), fixed("#/"), lambda place: ("gpt-4 is nearest its line",)),
     Question(fixed("How many requests were made smaller so that they fit?"), fixed("#/"), overview("cut")),
@@ -365,6 +397,19 @@ QUESTIONS = (
     ),
     Question(fixed(f"What was learned about {UNKNOWN}, and until when does it hold?"), fixed("#/models"), learned),
     Question(asked("What did Plimsoll count for request {}, and what did the provider?", CUT[0]), of(CUT[0]), error),
+    Question(fixed("Who used most in the last five minutes?"), fixed("#/?period=5m"), most),
+    Question(
+        fixed("Which messages did the conversation of team-a lose, since when, and why? What came back?"),
+        talk_of,
+        fates,
+    ),
+    Question(
+        asked("How can what was cut from request {} be kept?", TURNS[-1]),
+        of(TURNS[-1]),
+        lambda place: ("x-plimsoll-pin", "callers.toml", "copy as pins"),
+    ),
+    Question(fixed("What is the limit of team-a, and what did it cost?"), fixed("#/"), limit),
+    Question(fixed("Which machine is this, and what does it do to requests?"), fixed("#/"), pod),
 )
 
 

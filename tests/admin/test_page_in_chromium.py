@@ -178,7 +178,10 @@ def test_the_terms_explain_every_word_that_the_other_views_use(opened: Tab) -> N
         assert any(word in term for term in explained)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (360, "dark"), (1600, "light"), (1600, "dark")])
+SIZES = [(360, "light"), (360, "dark"), (740, "light"), (920, "light"), (1000, "dark"), (1600, "light"), (1600, "dark")]
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
 def test_no_view_scrolls_sideways_on_a_phone_or_on_a_wall(
     browser: Browser, here: Place, width: int, scheme: Any
 ) -> None:
@@ -428,7 +431,7 @@ def test_a_conversation_is_one_line_that_opens_and_says_what_it_lost_since_when_
     opened.at("#/?caller=team-a&flat=0")
     lines = opened.find("#requests tbody tr")
     expect(lines).to_have_count(1)
-    expect(lines.first).to_contain_text(f"{len(TURNS)} in one conversation")
+    expect(lines.first).to_contain_text(f"conversation, {len(TURNS)}")
     opened.find("#requests tr.group button").focus()
     opened.page.keyboard.press("Enter")
     expect(opened.find("#requests tr.member")).to_have_count(len(TURNS))
