@@ -26,6 +26,7 @@ from deploy.image import BUILDING, DATA, SERVING, TABLE, UNUSED, data, lock
 from proxy import __version__
 from proxy.config.model_table import table_file
 from proxy.tokens.ranks import RANK_FILES, SOURCES
+from tests.deploy.container import IMPORTED, IMPORTS, MOST_MODULES
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "deploy" / "requirements.txt"
@@ -120,6 +121,12 @@ def test_it_serves_and_counts_without_litellms_code(environment: Path) -> None:
     assert "x-plimsoll-count: exact" in said and "prune_history" in said
     assert "128,000" in python(environment, "-m", "proxy.cli", "models", "gpt-4o")
     assert python(environment, "-m", "proxy.cli", "check") == "the built-in rules: no problems\n"
+
+
+def test_M15_a_start_imports_what_it_did_and_no_further_package(environment: Path) -> None:
+    count, *packages = python(environment, "-c", IMPORTED).split()
+    assert {*packages} == IMPORTS
+    assert MOST_MODULES * 0.8 < int(count) <= MOST_MODULES
 
 
 def test_the_notice_names_the_version_the_licences_and_the_digest_of_every_file(environment: Path) -> None:
