@@ -108,11 +108,11 @@ def charted(values: Mapping[str, Any], chart: Path = CHART) -> list[Object]:
     return objects(answer("helm", {"chart": str(chart), "values": values}))
 
 
-def linted(values: Mapping[str, Any]) -> dict[str, Any]:
+def linted(values: Mapping[str, Any], chart: Path = CHART) -> dict[str, Any]:
     """What `helm lint --strict` says."""
     if not started("helm"):
         missing("helm-python-sdk is not installed (make test installs it, on Linux x86-64)")
-    report: dict[str, Any] = json.loads(answer("helm", {"chart": str(CHART), "values": values, "lint": True}))
+    report: dict[str, Any] = json.loads(answer("helm", {"chart": str(chart), "values": values, "lint": True}))
     return report
 
 

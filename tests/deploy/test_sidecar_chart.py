@@ -11,7 +11,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from proxy import __version__
-from tests.deploy.renders import DEPLOY, KUSTOMIZE, Object, charted, kustomized, only, pod_of
+from tests.deploy.renders import DEPLOY, KUSTOMIZE, Object, charted, kustomized, linted, only, pod_of
 from tests.deploy.restricted import violations
 from tests.deploy.schemas import VERSIONS, problems
 
@@ -113,3 +113,9 @@ def test_its_values_are_those_that_its_comment_names(chart: Path) -> None:
 def test_its_versions_are_those_of_the_proxy() -> None:
     assert (ABOUT["version"], ABOUT["appVersion"], ABOUT["type"]) == (__version__, __version__, "library")
     assert f"plimsoll:{__version__}" in (LIBRARY / "templates" / "_sidecar.tpl").read_text()
+
+
+def test_lint_has_nothing_against_it() -> None:
+    report = linted({}, LIBRARY)
+    assert report["errors"] == []
+    assert [said["error"] for said in report["messages"]] == ["icon is recommended"]
