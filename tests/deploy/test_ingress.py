@@ -28,7 +28,7 @@ DIRECTIVES = {
 }
 
 
-def annotations() -> Mapping[str, str]:
+def told_to_nginx() -> Mapping[str, str]:
     """Those of the chart's Ingress before a gateway with a certificate, by their own names."""
     values = {"ingress": {"enabled": True, "hosts": ["llm.example.com"]}, "tls": {"secretName": "tls"}}
     told = only(charted(values), "Ingress")["metadata"]["annotations"]
@@ -65,9 +65,13 @@ def nginx(folder: Path, told: Mapping[str, str], port: int) -> Iterator[int]:
 def test_M12_behind_the_ingress_a_stream_arrives_as_it_is_sent_and_a_large_body_passes(tmp_path: Path) -> None:
     chain, key = made(tmp_path, "gateway")
     named = {"PLIMSOLL_TLS_CERT": str(chain), "PLIMSOLL_TLS_KEY": str(key)}
-    told = annotations()
+    told = told_to_nginx()
     assert told.keys() - DIRECTIVES.keys() == {"backend-protocol"}, "each is tried here"
-    with streaming() as (url, going, loop), running(url, **named) as proxy, nginx(tmp_path, told, proxy.port) as front:
+    with (
+        streaming() as (url, going, loop),
+        running(url, workers=1, admin=False, **named) as proxy,
+        nginx(tmp_path, told, proxy.port) as front,
+    ):
         with contextlib.closing(Wire(front)) as wire:
             wire.send(post(STREAM, b"connection: close"))
             wire.until(DELTA)  # the rest is not sent before this has come
