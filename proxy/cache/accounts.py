@@ -292,7 +292,7 @@ class Link:
     def reachable(self) -> bool:
         """Whether the backend would be asked now."""
         remote = self._remote
-        return remote is not None and remote.read_breaker.closed and self._keyring.sealer is not None
+        return remote is not None and remote.account_breaker.closed and self._keyring.sealer is not None
 
     def wake(self) -> None:
         """There is something to be written."""

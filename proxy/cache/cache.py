@@ -261,8 +261,9 @@ class Cache:
         return {("foreign",): self._stats.foreign, **{(kind,): getattr(stats, kind, 0) for kind in kinds}}
 
     def open_breakers(self) -> dict[tuple[str], int]:
-        """1 for each direction whose breaker is open, else 0; empty without a backend."""
-        if self._remote is None:
+        """1 for each use of the backend whose breaker is open, else 0; empty without a backend."""
+        remote = self._remote
+        if remote is None:
             return {}
-        breakers = {"reading": self._remote.read_breaker, "writing": self._remote.write_breaker}
+        breakers = {"reading": remote.read_breaker, "writing": remote.write_breaker, "budgets": remote.account_breaker}
         return {(name,): int(not breaker.closed) for name, breaker in breakers.items()}

@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from proxy.cache.account_script import SCRIPT, Found, Write, found
-from proxy.cache.remote import MAX_ACTIVE_READS, Backend, BackendError, Values
+from proxy.cache.remote import MAX_ACTIVE_EXCHANGES, MAX_ACTIVE_READS, Backend, BackendError, Values
 from proxy.cache.sealing import PREFIX
 from proxy.errors import ConfigError
 
@@ -33,7 +33,7 @@ from proxy.errors import ConfigError
 COMMAND_TIMEOUT_S = 0.25
 CONNECT_TIMEOUT_S = 1.0
 TTL_JITTER = 0.1  # share of a value's time to live: values written together must not all expire together
-MAX_CONNECTIONS = MAX_ACTIVE_READS + 8  # those for operations that no request waits for
+MAX_CONNECTIONS = MAX_ACTIVE_READS + MAX_ACTIVE_EXCHANGES + 8  # those for operations that no request waits for
 PORT, SENTINEL_PORT = 6379, 26379
 MASTER = "mymaster"  # the name in Redis' own documentation and examples
 # Sets a field of a hash that ends with its first field's time; returns the sum of all fields and the time left in ms.

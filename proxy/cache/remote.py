@@ -7,7 +7,8 @@ No request fails or waits long because of the backend. A read that a request wai
 if the response comes later, it is still delivered, for the next request. A failure or a late response opens the breaker
 for reads: further reads are skipped until a probe in the background succeeds, so that no request pays for a probe.
 Writes are queued and sent in batches by a background task. They have a breaker of their own, because a Redis that is
-full or read-only rejects writes but still answers reads.
+full or read-only rejects writes but still answers reads. So have the accounts of budgets, because an answer that is
+late for a read is in time for them: without it each worker would decide alone.
 
 This module handles bytes under names. It does not know what they mean, and it does not import the backend's library.
 """
@@ -28,11 +29,13 @@ from proxy.cache.stats import RemoteStats
 READ_BUDGET_S = 0.020  # how long a request waits for a read
 PROBE_TIMEOUT_S = 0.050  # a slower response to a probe is a failure
 MAX_ACTIVE_READS = 32  # further requests continue without the cache instead of waiting for a connection
+MAX_ACTIVE_EXCHANGES = 16  # further accounts wait for one of them: without a decision, each worker would decide alone
 BATCH_DELAY_S = 0.05  # how long writes are collected into one batch
 BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 50 us for each
 WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
 MAX_QUEUED_WRITES = 10_000  # further writes are dropped
 REFUSED = frozenset({"ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer"})  # by a server that answers
+SLOW = "slow"  # the trouble of an answer that comes, but late for a read
 LOG_INTERVAL_S = 60.0  # at most one log line about failures in this time
 
 Values = Sequence[bytes | None]
@@ -90,11 +93,13 @@ class Remote:
         self.backend = backend
         self.read_breaker = Breaker(clock)
         self.write_breaker = Breaker(clock)
+        self.account_breaker = Breaker(clock)
         self.stats = RemoteStats()
         self._clock = clock
         self._event = event
         self._probe = probe
         self._active_reads = 0
+        self._exchanges = asyncio.Semaphore(MAX_ACTIVE_EXCHANGES)
         self._late_names: Sequence[bytes] = ()  # of the last read that was late: one of its values may be too large
         self._queue: dict[bytes, tuple[bytes, float]] = {}
         self._queued = asyncio.Event()
@@ -157,7 +162,7 @@ class Remote:
             await asyncio.sleep(0)
         self.stats.late += 1
         self._late_names = names
-        self._record_failure(self.read_breaker, "slow")
+        self._record_failure(self.read_breaker, SLOW)
 
     async def _read(self, names: Sequence[bytes], deliver: Callable[[Values], None]) -> None:
         self.stats.reads += 1
@@ -196,16 +201,20 @@ class Remote:
     async def exchange(self, operation: Callable[[Backend], Awaitable[T]]) -> T | None:
         """Runs an operation that a request waits for, as long as a command may take. None if the backend is not
         available or fails: of one that does not answer, no further request waits. A command that it refuses opens no
-        breaker."""
-        if not self.read_breaker.closed or self._closed:
-            self.stats.skipped += 1
-            return None
-        try:
-            return await operation(self.backend)
-        except BackendError as error:
-            if str(error) not in REFUSED:
-                self._record_failure(self.read_breaker, str(error))
-            return None
+        breaker, and neither do reads that are late."""
+        async with self._exchanges:
+            if not self.account_breaker.closed or self._closed:
+                self.stats.skipped += 1
+                return None
+            try:
+                found = await operation(self.backend)
+            except BackendError as error:
+                if str(error) not in REFUSED:
+                    self._record_failure(self.read_breaker, str(error))
+                return None
+        if self.account_breaker.closed:
+            self.account_breaker.record_success()
+        return found
 
     def write(self, name: bytes, value: bytes, seconds: float) -> None:
         """Queues a value with its time to live. A value that is too large or finds the queue full is dropped."""
@@ -243,6 +252,8 @@ class Remote:
 
     def _record_failure(self, breaker: Breaker, kind: str) -> None:
         breaker.record_failure()
+        if breaker is self.read_breaker and kind != SLOW:
+            self.account_breaker.record_failure()
         self.stats.errors += 1
         if self._clock() - self._logged_at >= LOG_INTERVAL_S:
             self._logged_at = self._clock()
@@ -258,27 +269,33 @@ class Remote:
             self.spawn(self._probe_loop())
 
     async def _probe_loop(self) -> None:
-        """Probes until a response comes in time, then closes the breaker for reads."""
+        """Probes until an answer comes in time, then closes the breaker for reads; for accounts any answer does."""
         try:
             while True:
-                await asyncio.sleep(self.read_breaker.remaining)
-                if await self._probe_succeeds():
+                opened = [one for one in (self.read_breaker, self.account_breaker) if not one.closed]
+                await asyncio.sleep(min((one.remaining for one in opened), default=0.0))
+                seconds = await self._probe_seconds()
+                if seconds is None:
+                    continue
+                self.account_breaker.close()
+                if seconds > PROBE_TIMEOUT_S:
+                    self.read_breaker.record_failure()
+                elif not self.read_breaker.remaining:
                     self.read_breaker.close()
                     return
-                self.read_breaker.record_failure()
         finally:
             self._probing = False
 
-    async def _probe_succeeds(self) -> bool:
-        started = self._clock()
+    async def _probe_seconds(self) -> float | None:
+        """How long an answer took; None if none came."""
         try:
             await self._delete_oversize()
             started = self._clock()
             await self.backend.get([self._probe])
         except BackendError as error:
             self._record_failure(self.read_breaker, str(error))
-            return False
-        return self._clock() - started <= PROBE_TIMEOUT_S
+            return None
+        return self._clock() - started
 
     async def _delete_oversize(self) -> None:
         """Deletes values that are too large to be ours: one of 100 MB would delay every read of its name."""

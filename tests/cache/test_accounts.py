@@ -16,7 +16,7 @@ from proxy.cache.account_script import GRANTED, HELD, LEASE_MS, USED_UP
 from proxy.cache.accounts import KEEP_S, MAX_ACCOUNTS, Account, Accounts
 from proxy.cache.keyring import Keyring
 from proxy.cache.redis import backend_from_url
-from proxy.cache.remote import Remote
+from proxy.cache.remote import SLOW, Remote
 from proxy.model.budget import Budget, For, Over
 from tests.redis_server import RedisServer, redis_server
 
@@ -198,6 +198,32 @@ def test_at_most_the_budget_is_held_however_many_ask_at_once() -> None:
     shared(body, 4)
 
 
+def test_hundreds_of_accounts_that_ask_at_once_are_all_shared() -> None:
+    async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
+        one, other = made
+        names = [b"%d" % number for number in range(300)]
+        found = await asyncio.gather(*[one.of(BUDGET, name, named=True).hold(900) for name in names])
+        assert {f.answer for f in found} == {GRANTED} and one.link.reachable
+        found = await asyncio.gather(*[other.of(BUDGET, name, named=True).hold(900) for name in names])
+        assert {f.answer for f in found} == {HELD}, "the other replica knows of all that is held"
+
+    shared(body)
+
+
+def test_a_redis_that_is_late_for_a_read_still_decides() -> None:
+    async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
+        one, other = accounts_of(made)
+        for accounts in made:
+            remote = accounts.link._remote
+            assert remote is not None
+            remote._record_failure(remote.read_breaker, SLOW)
+            assert not remote.available
+        assert (await one.hold(900)).answer == GRANTED
+        assert (await other.hold(900)).answer == HELD
+
+    shared(body)
+
+
 def test_a_command_whose_answer_was_lost_counts_nothing_twice() -> None:
     async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
         one, other = accounts_of(made)
@@ -270,7 +296,7 @@ def test_without_an_answer_the_last_sums_and_the_last_stage_hold() -> None:
         server.start()
         for remote in (made[0].link._remote, made[1].link._remote):
             assert remote is not None
-            await until(lambda remote=remote: remote.read_breaker.closed)  # type: ignore[misc]
+            await until(lambda remote=remote: remote.account_breaker.closed)  # type: ignore[misc]
         await other.write_soon()
         await one.write_soon()
         assert (await one.hold(1)).left == 90

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.cache import remote as module
 from proxy.cache.breaker import INITIAL_PAUSE_S
-from proxy.cache.remote import MAX_ACTIVE_READS, READ_BUDGET_S, Remote, Values
+from proxy.cache.remote import MAX_ACTIVE_EXCHANGES, MAX_ACTIVE_READS, READ_BUDGET_S, Remote, Values
 from proxy.cache.sealing import MAX_VALUE_BYTES
 from proxy.observe.log import event
 from tests.cache.shelf import Shelf, until
@@ -310,5 +310,57 @@ def test_closing_does_not_mind_a_backend_that_fails() -> None:
         remote.write(b"a", b"1", 60.0)
         await remote.close()
         assert remote.stats.lost == 1
+
+    run(test)
+
+
+def test_an_answer_that_is_late_for_a_read_is_in_time_for_accounts() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        await remote.read([b"a"], Taken())
+        assert (remote.available, remote.account_breaker.closed) == (False, True)
+        shelf.release()
+        assert await remote.exchange(lambda backend: backend.get([b"a"])) == [None]
+
+    run(test)
+
+
+def test_a_backend_that_is_gone_is_asked_for_no_account_until_it_answers() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.fault = "ConnectionError"
+        await remote.read([b"a"], Taken())
+        asked = len(shelf.gets)
+        assert await remote.exchange(lambda backend: backend.get([b"a"])) is None
+        assert (len(shelf.gets), remote.account_breaker.closed) == (asked, False)
+        shelf.fault = ""
+        await until(lambda: remote.account_breaker.closed and remote.read_breaker.closed)
+        assert await remote.exchange(lambda backend: backend.get([b"a"])) == [None]
+
+    run(test)
+
+
+def test_a_slow_backend_that_was_gone_is_asked_for_accounts_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        monkeypatch.setattr(module, "PROBE_TIMEOUT_S", -1.0)
+        shelf.fault = "ConnectionError"
+        assert await remote.exchange(lambda backend: backend.get([b"a"])) is None
+        assert not remote.account_breaker.closed
+        shelf.fault = ""
+        await until(lambda: remote.account_breaker.closed)
+        assert not remote.read_breaker.closed
+
+    run(test)
+
+
+def test_accounts_wait_for_each_other_and_not_for_connections() -> None:
+    async def test(shelf: Shelf, remote: Remote) -> None:
+        shelf.hold()
+        before = len(shelf.gets)
+        asked = [asyncio.create_task(remote.exchange(lambda backend: backend.get([b"a"]))) for _ in range(100)]
+        await until(lambda: len(shelf.gets) == before + MAX_ACTIVE_EXCHANGES)
+        await asyncio.sleep(0.02)
+        assert len(shelf.gets) == before + MAX_ACTIVE_EXCHANGES
+        shelf.release()
+        assert await asyncio.gather(*asked) == [[None]] * 100
 
     run(test)

@@ -293,7 +293,7 @@ def test_a_dump_of_redis_tells_nothing(server: RedisServer, capfd: pytest.Captur
     async def check() -> bytes:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096, "gpt-4-32k": 32_768})) as (_, upstream):
             async with plimsoll(upstream, **OURS, PLIMSOLL_REDIS=url) as proxy:
-                await eventually(lambda: proxy.services.cache.open_breakers() == {("reading",): 0, ("writing",): 0}, 30)
+                await eventually(lambda: not any(proxy.services.cache.open_breakers().values()), 30)
                 for sent in (LONG, large, SHORT):
                     assert (await proxy.chat(sent)).status == 200
                 await eventually(lambda: len(redis_cli(server, "--scan").split()) >= 5, 30)
