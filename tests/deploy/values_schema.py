@@ -59,6 +59,9 @@ def of_parser(name: str, parse: Parser) -> Schema:
     parse, inner = _inner(parse)
     if parse is values.boolean:
         return either("boolean", any_case(values.TRUE | values.FALSE))
+    if parse is values.budget:
+        none = {"enum": [0, "0"]}
+        return {"anyOf": [none, *of_parser(name, values.tokens)["anyOf"]]}
     if parse in (values.size, values.tokens):
         size, whole = parse is values.size, "" if parse is values.size else f"|{WHOLE_ABOVE_0}"
         units = values.BYTES if size else values.TOKENS
