@@ -83,6 +83,7 @@ class Page:
     async def open(self) -> None:
         """Answers the other workers from now on."""
         self.recent.begin()
+        self.peers.local.noted.begin()
         await self.peers.open()
         self._noting = asyncio.create_task(self._note())
         if self._served.gateway.settings.page_content:

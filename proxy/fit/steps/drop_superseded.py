@@ -6,7 +6,7 @@ no message, so calls and results stay paired.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -33,7 +33,6 @@ FAILED = ("error", "<tool_use_error>", "failed", "invalid", "exception", '{"erro
 RESULT_STUB = "[superseded by a later result of this tool]"
 ARGUMENTS_STUB = '{"superseded":"by a later call"}'
 SHORT = len(ARGUMENTS_STUB) + 4  # bytes of arguments as a JSON string that are not worth a stub
-WHY = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +67,21 @@ def apply(draft: Draft, facts: Facts, params: Params) -> Draft:
     return draft if all(a is b for a, b in zip(blocks, draft.blocks, strict=True)) else draft.with_blocks(blocks)
 
 
-def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) -> dict[int, set[str]]:
-    """Maps the place of a block to the ids of its calls that a later call of the same tool superseded.
+def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) -> dict[int, dict[str, int]]:
+    """Maps the place of a block to the ids of its calls that a later call of the same tool superseded, each with the
+    index of the message that has that call.
 
     Stale calls are included once their stubs save `batch` tokens together. The conversation is read from the start, so
     every later turn finds the same calls.
     """
     wanted = {_plain(name) for name in params.tools}
     since: dict[str, list[tuple[int, str]]] = {}  # by tool: its calls that are not superseded yet
-    waiting: list[tuple[int, str]] = []
+    waiting: list[tuple[int, str, int]] = []
     saved = 0  # by the stubs of what is waiting
-    found: dict[int, set[str]] = {}
+    found: dict[int, dict[str, int]] = {}
     read: dict[int, Round] = {}
-    for place, call in ((i, call) for i, block in enumerate(blocks) for m in block.messages for call in m.calls):
+    every = ((i, m, call) for i, block in enumerate(blocks) for m in block.messages for call in m.calls)
+    for place, message, call in every:
         tool = _plain(call.name)
         if tool not in wanted:
             continue
@@ -88,13 +89,13 @@ def _stale(blocks: Sequence[Block], params: Params, batch: int, meter: Meter) ->
             read[place] = _round(blocks[place])
         calls = since.setdefault(tool, [])
         if _is_whole(read[place], call.id, params.partial):
-            waiting += calls
+            waiting += [(i, ident, message.index) for i, ident in calls]
             saved += sum(0 if blocks[i].pinned else _saved(read[i], ident, meter) for i, ident in calls)
             calls.clear()
         calls.append((place, call.id))
         if waiting and saved >= batch:
-            for i, ident in waiting:
-                found.setdefault(i, set()).add(ident)
+            for i, ident, later in waiting:
+                found.setdefault(i, {})[ident] = later
             waiting.clear()
             saved = 0
     return found
@@ -161,17 +162,17 @@ def _results(message: Message) -> dict[str, str]:
     return {ident: "".join(texts) for ident, texts in found.items()}
 
 
-def _stubbed(block: Block, stale: set[str], draft: Draft) -> Block:
+def _stubbed(block: Block, stale: Mapping[str, int], draft: Draft) -> Block:
     """The block with its stale parts stubbed; the same block if that saves nothing."""
     messages = tuple(_stub(m, stale) for m in block.messages)
     made = replace(block, messages=draft.recount(messages))
     return made if made.tokens < block.tokens else block
 
 
-def _stub(message: Message, stale: set[str]) -> Message:
+def _stub(message: Message, stale: Mapping[str, int]) -> Message:
     long = {ident for ident, text in _results(message).items() if ident in stale and len(text) > len(RESULT_STUB)}
     if long:
-        message = replace(message, raw=message.format.with_results(message, long, RESULT_STUB), why=WHY)
+        message = replace(message, raw=message.format.with_results(message, long, RESULT_STUB), why=_why(long, stale))
     return _stub_calls(message, stale) if message.calls else message
 
 
@@ -179,7 +180,13 @@ def _is_long(arguments: str) -> bool:
     return len(msgspec.json.encode(arguments)) > SHORT
 
 
-def _stub_calls(message: Message, stale: set[str]) -> Message:
+def _stub_calls(message: Message, stale: Mapping[str, int]) -> Message:
     """The message with a stub for the arguments of its stale calls."""
     calls = [p for p in message.parts() if _is_call(p) and p.call in stale and _is_long(p.text)]
-    return message.edit([(part, ARGUMENTS_STUB) for part in calls], WHY)
+    return message.edit([(part, ARGUMENTS_STUB) for part in calls], _why([p.call for p in calls], stale))
+
+
+def _why(calls: Iterable[str], stale: Mapping[str, int]) -> str:
+    """The reason of a message with stubs for these calls: `superseded by #45`."""
+    later = max((stale[ident] for ident in calls), default=-1)
+    return f"superseded by #{later}" if later >= 0 else "superseded"

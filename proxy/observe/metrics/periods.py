@@ -105,8 +105,12 @@ class Noted:
 
     def __init__(self, read: Callable[[], Sums], clock: Callable[[], float] = time.monotonic) -> None:
         self._read, self._clock = read, clock
+        self.begin()
+
+    def begin(self) -> None:
+        """Begins anew: in a worker that was forked, or replaces another one."""
         most = int(max(PERIODS.values()) / STEP_S) + 2
-        self._notes: deque[tuple[float, Sums]] = deque([(clock(), NOTHING)], maxlen=most)
+        self._notes: deque[tuple[float, Sums]] = deque([(self._clock(), NOTHING)], maxlen=most)
 
     def note(self) -> None:
         """Notes the sums of now. What has not changed takes no memory."""

@@ -56,7 +56,7 @@ def test_pairs_stay_whole_and_every_other_field_keeps_its_bytes() -> None:
     assert [(f["role"], f.get("tool_call_id")) for f in sent[2:6:2]] == [("assistant", None), ("assistant", None)]
     assert sent[3]["tool_call_id"] == "c0" and sent[2]["tool_calls"][0]["id"] == "c0"
     assert sent[2]["x-own"] == sent[2]["tool_calls"][0]["x-too"] == {"b": 1.5}
-    assert list(after.messages)[2].why == list(after.messages)[3].why == "superseded"
+    assert list(after.messages)[2].why == list(after.messages)[3].why == "superseded by #4"
 
 
 @pytest.mark.parametrize("name", ["todo_write", "todowrite", "mcp__list__TodoWrite", "write_todos", "update-plan"])

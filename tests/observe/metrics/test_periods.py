@@ -138,3 +138,12 @@ def test_an_hour_of_notes_is_all_that_is_kept() -> None:
     assert len(noted._notes) <= 3_600 / 30 + 2
     assert len({id(sums) for _, sums in noted._notes}) == 1, "what has not changed takes no memory"
     assert told(noted, "1h")["requests"] == 0
+
+
+def test_a_worker_that_replaces_another_one_begins_anew() -> None:
+    metrics, noted, clock = made()
+    clock.now += 18_000  # the process that forks it is old
+    noted.begin()
+    clock.now += 60
+    metrics.observe(outcome("a"))
+    assert (told(noted)["requests"], told(noted)["seconds"]) == (1, 60)
