@@ -15,7 +15,7 @@ __all__ = ["clean"]  # the fixture
 
 def test_models_are_shown_with_where_we_know_them_from(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ended(capsys, "models", "gpt-4o", "nobody-knows-it")
-    known, unknown = out.splitlines()[1:]
+    known, unknown = out.splitlines()[1:3]
     assert code == 0
     assert known.split()[:5] == ["gpt-4o", "128,000", "16,384", "litellm", "exact"]
     assert unknown.split()[:4] == ["nobody-knows-it", "8,192", "a", "guess"]
