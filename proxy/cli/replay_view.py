@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.picture import View
+from proxy.replay.notes import dollars, money, notes, shows_group, unpriced
 from proxy.replay.report import FIGURES_ONLY, MOST_SHOWN
 
 GAP = 2  # columns between two cells
-MOST_NAMED = 8  # models, upstreams or rules in one note
-WHY = {"no_price_of_searches": " (its searches of the web)"}
+MOST_ROWS = 5  # messages of a cut
 
 
 def drawn(found: dict[str, Any], view: View) -> RenderableType:
@@ -46,50 +46,8 @@ def _input(found: dict[str, Any], view: View) -> Text:
     lines += [f"not understood: {count:,} x {why}" for why, count in given["not_understood"].items()]
     lines += [f"not planned: {count:,} x {why}" for why, count in found["columns"][0]["not_planned"].items()]
     lines += [f"cannot be read: {problem}" for problem in given["unreadable"]]
-    lines += notes(found)
+    lines += [*notes(found), *unpriced(found["columns"][0]["without_price"])]
     return Text("\n").join(map(view.text, lines))
-
-
-def notes(found: dict[str, Any]) -> list[str]:
-    """What limits what the report says."""
-    given, only = found["input"], found["figures_only"]
-    said = [f"not in the recording: {what} ({count:,} requests)" for what, count in given["missing"].items()]
-    if given["requests"] and given["with_time"] < given["requests"]:
-        said.append(f"{given['requests'] - given['with_time']:,} requests have no time: taken to follow one another")
-    if unknown := found["columns"][0]["total"]["window_unknown"]:
-        said.append(f"{unknown:,} requests are for models whose window is not known: taken to fit")
-    if given["out_of_order"]:
-        said.append(f"{given['out_of_order']:,} requests came out of order: their cache figures may be too low")
-    if given["redacted"]:
-        said.append(f"{given['redacted']:,} requests are redacted: counts hold, but which texts a cut keeps does not")
-    said += unpriced(found["columns"][0]["without_price"])
-    if given["unknown_upstreams"]:
-        names = ", ".join(given["unknown_upstreams"][:MOST_NAMED])
-        said.append(f"recorded upstreams without a row in upstreams.toml: {names}: prices are those of models' vendors")
-    if given["unused_rules"]:
-        said.append(f"rules of callers.toml that no request is under: {', '.join(given['unused_rules'][:MOST_NAMED])}")
-    if only is not None:
-        said.append(
-            f"{only['requests']:,} requests have figures only, of the proxy that recorded them: {only['over']:,} over "
-            f"the line, {only['near']:,} near it, {only['cut']:,} cut, {only['tokens']['removed']:,} tokens removed"
-        )
-        said += [FIGURES_ONLY] if found["columns"][0]["total"]["planned"] else []
-    return said
-
-
-def unpriced_name(row: dict[str, Any]) -> str:
-    """A model without a price, where it was served, and for how many requests."""
-    where = f" at {row['where']}" if row["where"] else ""
-    return f"{row['model']}{WHY.get(row['why'], '')}{where} ({row['requests']:,})"
-
-
-def unpriced(found: Sequence[dict[str, Any]]) -> list[str]:
-    """Which models have no price, and how to give one."""
-    if not found:
-        return []
-    named = ", ".join(map(unpriced_name, found[:MOST_NAMED]))
-    more = f" and {len(found) - MOST_NAMED:,} more" if len(found) > MOST_NAMED else ""
-    return [f"without a price: {named}{more}: give them one by [[price]] rows in windows.toml, with --rules FOLDER"]
 
 
 ROWS: Sequence[tuple[str, Callable[[dict[str, Any]], str]]] = (
@@ -113,11 +71,6 @@ ROWS: Sequence[tuple[str, Callable[[dict[str, Any]], str]]] = (
 )
 
 
-def dollars(amount: float) -> str:
-    """US dollars, with cents, and with more figures for small amounts."""
-    return f"${amount:,.2f}" if abs(amount) >= 1 or not amount else f"${amount:.4f}"
-
-
 def _plain(*columns: str) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for place, name in enumerate(columns):
@@ -135,12 +88,6 @@ def _compared(columns: Sequence[dict[str, Any]], view: View) -> Table:
 GROUPS = (("model", "models"), ("caller", "callers"), ("app", "apps"))
 
 
-def shows_group(column: dict[str, Any], key: str) -> bool:
-    """Whether a way to group requests says more than others: mostly, apps are the callers."""
-    names = {group["name"] for group in column[key]}
-    return key != "apps" or names != {group["name"] for group in column["callers"]}
-
-
 def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Text:
     rows = [
         (
@@ -154,11 +101,6 @@ def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Text:
     ]
     head = (title, "requests", "cut", "over", "refused", "answered", "tokens", "removed", "cost net", "saved net")
     return named_table(head, rows, view)
-
-
-def money(group: dict[str, Any], key: str) -> str:
-    """A sum of money of a group; it says so where nothing of it has a price."""
-    return dollars(group["money"][key]) if group["money"]["priced"] else "no price"
 
 
 def named_table(head: Sequence[str], rows: Sequence[Sequence[str]], view: View) -> Text:
@@ -213,16 +155,21 @@ def _heading(column: dict[str, Any], view: View) -> str:
 
 
 def _worst(cut: dict[str, Any], view: View) -> RenderableType:
-    head = (
-        f"{cut['file']}, entry {cut['entry']}: {cut['model']}, {cut['prompt']:,} to {cut['prompt_sent']:,} tokens "
-        f"({cut['share_removed']:.0%} removed) by {', '.join(step['step'] for step in cut['steps'])}"
-    )
-    table = _plain("  role", "tokens", "sent", "")
-    table.columns[3].justify = "left"
+    """A cut: its sums by what became of messages, and the messages of which most was removed, with why."""
+    steps = ", ".join(dict.fromkeys(step["step"] for step in cut["steps"]))
+    tokens = f"{cut['prompt']:,} to {cut['prompt_sent']:,} tokens ({cut['share_removed']:.0%} removed)"
+    where = Text(view.text(f"{cut['file']}, entry {cut['entry']}").plain, no_wrap=True, overflow="ignore")
+    table = _plain("", "tokens", "sent", "")
+    table.columns[3].justify, table.columns[3].no_wrap = "left", False
     for state, rows in _by_state(cut["rows"]).items():
         sums = (sum(row[key] for row in rows) for key in ("tokens", "tokens_sent"))
-        table.add_row(f"  {len(rows):,} messages", *(f"{tokens:,}" for tokens in sums), view.text(state))
-    return Group(view.text(head, "bold"), table)
+        table.add_row(f"  {len(rows):,} messages", *(f"{count:,}" for count in sums), view.text(state))
+    for row in sorted(cut["rows"], key=lambda row: row["tokens_sent"] - row["tokens"])[:MOST_ROWS]:
+        if row["tokens"] > row["tokens_sent"]:
+            said = f"{row['state']}: {row['why']}" if row["why"] else row["state"]
+            figures = (f"{row[key]:,}" for key in ("tokens", "tokens_sent"))
+            table.add_row(view.text(f"  #{row['index']} {row['role']}"), *figures, view.text(said))
+    return Group(view.text(f"{cut['model']}: {tokens} by {steps}", "bold"), where, table)
 
 
 def _by_state(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -4,40 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
 
-MOST_SHOWN = 50  # rows of a table
+from proxy.replay import charts
+from proxy.replay.charts import Bar, figure
+from proxy.replay.notes import dollars, money, notes, shows_group, unpriced_reason
+from proxy.replay.style import STYLE
+
+MOST_SHOWN, MOST_BARS = 50, 12  # rows of a table, and bars below one another
 STATES = ("kept", "shortened", "excerpted", "joined", "recalled", "summarised", "dropped", "added")
 BAR, HEIGHT = 1000, 14  # the width of a bar in its own units, and its height
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8881; --over: #c0392b; --near: #b8860b; --good: #1e8449 }
-@media (prefers-color-scheme: dark) { :root { --over: #ff7b6b; --near: #e0b84c; --good: #58d68d } }
-* { box-sizing: border-box }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 0 auto; padding: 1rem }
-h1 { font-size: 1.4rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-.scroll { overflow-x: auto }
-table { border-collapse: collapse; width: 100% }
-th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--line); vertical-align: top }
-th:first-child, td:first-child { text-align: left; overflow-wrap: anywhere; min-width: 8rem }
-th { font-weight: 600; font-size: .85rem }
-.note { color: GrayText; font-size: .9rem }
-.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: .6rem }
-.tile { background: var(--soft); border-radius: .4rem; padding: .6rem }
-.tile b { display: block; font-size: 1.3rem }
-td b { font-weight: 600 }
-.over { color: var(--over) } .near { color: var(--near) } .good { color: var(--good) }
-svg { display: block; width: 100%; height: 14px; background: var(--soft) }
-details { margin: .6rem 0; border: 1px solid var(--line); border-radius: .4rem; padding: .4rem .8rem }
-summary { cursor: pointer; overflow-wrap: anywhere }
-pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: .8rem; margin: .2rem 0; text-align: left }
-pre.dropped, pre.summarised, pre.recalled { text-decoration: line-through }
-th.text, td.text { text-align: left }
-.shortened, .excerpted { color: var(--near) } .added { color: var(--good) } b.dropped { color: var(--over) }
-rect.before { fill: #8886 } rect.sent { fill: #2e86c1 } rect.line { fill: var(--over) }
-"""
 POLICY = "default-src 'none'; style-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 
 
@@ -45,29 +24,48 @@ def page(report: dict[str, Any]) -> str:
     """The file."""
     policy = POLICY.format(base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode())
     first = report["columns"][0]
+    planned = first["total"]["planned"]
     body = (
         _head(report),
-        _tiles(first),
-        _section("Settings side by side", _compared(report["columns"])),
+        _said(report),
+        _tiles(first) if planned else "",
+        _section("At a glance", _charts(first)) if planned else "",
+        _section("By caller", _groups("caller", first["callers"])) if planned else "",
+        _unpriced(first),
         _recorded(report["figures_only"]),
-        _section("By model", _groups("model", first["models"])),
-        _section("By app", _groups("app", first["apps"])),
-        _section("By step", _steps(report["columns"])),
-        _section("The worst cuts", "".join(map(_worst, first["worst"])) or _note("Nothing was cut.")),
-        _section("How far this agrees with what was reported", _agreement(first)),
-        _section("How much of the input was understood", _input(report)),
+        _section("By model", _groups("model", first["models"])) if planned else "",
+        _section("By app", _groups("app", first["apps"])) if planned and shows_group(first, "apps") else "",
+        _section("What steps did", _steps(report["columns"])) if planned else "",
+        _section("The worst cut of each conversation", _cuts(first)) if planned else "",
+        _section("All figures", _compared(report["columns"])) if planned else "",
+        _details("How far this agrees with what was reported", _agreement(first)) if planned else "",
+        _details("How much of the input was understood", _input(report)),
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         '<meta name="referrer" content="no-referrer">'
-        f"<title>Plimsoll replay</title><style>{STYLE}</style></head><body>{''.join(body)}</body></html>\n"
+        f"<title>Plimsoll replay</title><style>{STYLE}</style></head><body><main>{''.join(body)}</main></body></html>\n"
     )
 
 
 def _section(title: str, content: str) -> str:
     return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _details(title: str, content: str) -> str:
+    return f"<details><summary>{escape(title)}</summary>{content}</details>"
+
+
+def _name(text: str) -> str:
+    """A name: in one line, and chosen whole by a click."""
+    return f"<code>{escape(text)}</code>"
+
+
+def _said(report: dict[str, Any]) -> str:
+    """What limits what the report says."""
+    return "".join(f'<p class="say">{escape(said)}</p>' for said in notes(report))
 
 
 def _note(text: str) -> str:
@@ -86,11 +84,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: Collection
 def number(value: float) -> str:
     """A whole number with separators."""
     return f"{value:,.0f}"
-
-
-def dollars(amount: float) -> str:
-    """US dollars."""
-    return f"${amount:,.2f}" if abs(amount) >= 1 or not amount else f"${amount:.4f}"
 
 
 def _when(at: float | None) -> str:
@@ -124,6 +117,73 @@ def _tiles(column: dict[str, Any]) -> str:
     return f'<div class="tiles">{"".join(shown)}</div>'
 
 
+def _charts(column: dict[str, Any]) -> str:
+    drawn = (_loads(column), *_over_time(column), _whose(column), _by_step(column))
+    return f'<div class="charts">{"".join(drawn)}</div>'
+
+
+def _loads(column: dict[str, Any]) -> str:
+    """Requests by their load, before and after."""
+    loads = column["loads"]
+    bars = []
+    for at, (asked, sent) in enumerate(zip(loads["as_sent"], loads["fitted"], strict=True)):
+        low, high = (round(100 * loads["step"] * edge) for edge in (at, at + 1))
+        name = f"{low} to {high} %" if at < len(loads["as_sent"]) - 1 else f"over {low} %"
+        parts = (("refused" if low >= 100 else "was", asked), ("", 0), ("kept", sent))
+        bars += [Bar(f"{name}, as sent", parts[:1], number(asked)), Bar(f"{name}, fitted", parts[2:], number(sent))]
+    most = max(max(loads["as_sent"]), max(loads["fitted"]))
+    drawn = charts.columns(
+        bars, ("0 %", "40 %", "80 %", "120 %", "more"), f"{most:,} requests", 2 * round(1 / loads["step"])
+    )
+    legend = (("was", "as sent"), ("refused", "as sent, over the line"), ("kept", "fitted"))
+    return figure("Load of the window: prompt and reply", drawn, legend)
+
+
+def _over_time(column: dict[str, Any]) -> Iterator[str]:
+    """Tokens, and money, over time; nothing where no request has a time."""
+    found = column["over_time"]["bars"]
+    if not found:
+        return
+    ends = [_when(found[0]["at"]), _when(found[-1]["at"] + column["over_time"]["seconds"])]
+    legend = (("kept", "sent"), ("cut", "removed"))
+    bars = []
+    for one in found:
+        removed = max(0, one["prompt"] - one["prompt_sent"])
+        said = f"{one['prompt_sent']:,} tokens sent, {removed:,} removed, {one['requests']:,} requests"
+        bars.append(Bar(_when(one["at"]), (("kept", one["prompt_sent"]), ("cut", removed)), said))
+    most = max(max(one["prompt"], one["prompt_sent"]) for one in found)
+    every = _duration(column["over_time"]["seconds"])
+    yield figure(f"Prompt tokens, {every}", charts.columns(bars, ends, f"{most:,} tokens"), legend)
+    if any(one["fitted_net"] for one in found):
+        paid = [
+            Bar(_when(one["at"]), (("kept", one["fitted_net"]),), f"{dollars(one['fitted_net'])} net") for one in found
+        ]
+        most_paid = dollars(max(one["fitted_net"] for one in found))
+        yield figure(f"Cost of what would be sent, net, {every}", charts.columns(paid, ends, most_paid))
+
+
+def _duration(seconds: int) -> str:
+    hours = seconds // 3600
+    return f"each bar {hours // 24} days" if hours > 24 else f"each bar {hours} hours" if hours > 1 else "by the hour"
+
+
+def _whose(column: dict[str, Any]) -> str:
+    """Tokens of the callers that used most."""
+    groups = sorted(column["callers"], key=lambda one: -one["tokens"]["prompt"])[:MOST_BARS]
+    bars = []
+    for group in groups:
+        sent, removed = group["tokens"]["prompt_sent"], max(0, group["tokens"]["removed"])
+        said = f"{sent:,} tokens sent, {removed:,} removed, {money(group, 'fitted_net')}"
+        bars.append(Bar(group["name"], (("kept", sent), ("cut", removed)), said))
+    return figure("Who uses most", charts.rows(bars), (("kept", "sent"), ("cut", "removed")))
+
+
+def _by_step(column: dict[str, Any]) -> str:
+    made = [(one, f"{one['tokens']:,} tokens of {one['requests']:,} requests") for one in column["steps"][:MOST_BARS]]
+    bars = [Bar(one["step"], (("cut", max(0, one["tokens"])),), said) for one, said in made]
+    return figure("What steps removed", charts.rows(bars)) if bars else ""
+
+
 def _compared(columns: Sequence[dict[str, Any]]) -> str:
     def figures(total: dict[str, Any]) -> list[tuple[str, str]]:
         money, cached = total["money"], total["cached_tokens"]
@@ -140,6 +200,7 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
             ("of models whose window is not known: taken to fit", number(total["window_unknown"])),
             ("cut", number(total["cut"])),
             ("cannot be made to fit", number(total["unfit"])),
+            ("of which a caller's rule lets nothing be changed", number(total["held"])),
             ("prompt tokens as sent", number(total["tokens"]["prompt"])),
             ("prompt tokens fitted", number(total["tokens"]["prompt_sent"])),
             ("in the prompt cache, as sent", number(cached["as_sent"])),
@@ -160,14 +221,15 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
 
 
 def _groups(title: str, groups: Sequence[dict[str, Any]]) -> str:
-    head = (title, "requests", "near", "over", "refused", "answered", "tokens", "removed", "saved net")
+    counts, sums = ("requests", "cut", "near", "over", "refused", "answered"), ("tokens", "removed")
+    head = (title, *counts, *sums, "cost net", "saved net")
     rows = (
         [
-            escape(g["name"]),
-            *(number(g[key]) for key in ("planned", "near", "over", "too_long", "answered")),
+            _name(g["name"]),
+            *(number(g[key]) for key in ("planned", "cut", "near", "over", "too_long", "answered")),
             number(g["tokens"]["prompt"]),
             number(g["tokens"]["removed"]),
-            dollars(g["money"]["saved_net"]) if g["money"]["priced"] else "no price",
+            *(money(g, key) for key in ("fitted_net", "saved_net")),
         ]
         for g in groups[:MOST_SHOWN]
     )
@@ -178,37 +240,62 @@ def _groups(title: str, groups: Sequence[dict[str, Any]]) -> str:
 def _recorded(only: dict[str, Any] | None) -> str:
     if only is None:
         return ""
-    head = ("model or step", "requests", "near", "over", "cut", "tokens", "removed")
-    rows = [
-        [
-            escape(group["name"]),
-            *(number(group[key]) for key in ("requests", "near", "over", "cut")),
-            *(number(group["tokens"][key]) for key in ("prompt", "removed")),
+    said = [_note("Their bodies are not recorded: these are the figures of the proxy that recorded them.")]
+    for title, key in (("caller", "callers"), ("model", "models")):
+        rows = [
+            [
+                _name(group["name"]),
+                *(number(group[name]) for name in ("requests", "near", "over", "cut")),
+                *(number(group["tokens"][name]) for name in ("prompt", "removed")),
+                money(group, "sent_net"),
+            ]
+            for group in only[key][:MOST_SHOWN]
         ]
-        for group in only["models"][:MOST_SHOWN]
-    ]
-    rows += [[escape(one["step"]), number(one["requests"]), *[""] * 4, number(one["tokens"])] for one in only["steps"]]
-    said = "Their bodies are not recorded: these are the figures of the proxy that recorded them."
-    return _section("Requests with figures only", _note(said) + _table(head, rows))
+        said.append(_table((title, "requests", "near", "over", "cut", "tokens", "removed", "cost net"), rows))
+    steps = [[_name(one["step"]), number(one["requests"]), number(one["tokens"])] for one in only["steps"]]
+    said.append(_table(("step", "requests", "tokens removed"), steps) if steps else "")
+    return _section("Requests with figures only", "".join(said))
 
 
 def _steps(columns: Sequence[dict[str, Any]]) -> str:
+    """One row for each step, with a figure for each column."""
+    titles = [column["name"] for column in columns] if len(columns) > 1 else ["tokens removed"]
+    rows = []
+    for name in dict.fromkeys(step["step"] for column in columns for step in column["steps"]):
+        found = [next((step for step in column["steps"] if step["step"] == name), None) for column in columns]
+        rows.append([_name(name), *(f"{one['tokens']:,} ({one['requests']:,})" if one else "" for one in found)])
+    said = _note("Tokens that were removed, and of how many requests.")
+    return said + _table(["step", *titles], rows) if rows else _note("No step changed anything.")
+
+
+def _unpriced(column: dict[str, Any]) -> str:
+    """Models without a price, and how to give one."""
+    found = column["without_price"]
+    if not found:
+        return ""
     rows = (
-        [escape(step["step"]), number(step["requests"]), number(step["tokens"]), escape(column["name"])]
-        for column in columns
-        for step in column["steps"]
+        [_name(one["model"]), escape(one["where"]), escape(unpriced_reason(one)), number(one["requests"])]
+        for one in found[:MOST_SHOWN]
     )
-    return _table(("step", "requests", "tokens removed", "settings"), rows, texts=(3,))
+    row = f'[[price]]\nmodel = "{found[0]["model"]}"\ninput = 0.50   # US dollars for a million tokens\noutput = 1.50'
+    said = _note("A row in windows.toml gives one; plimsoll replay --rules FOLDER reads the file in that folder:")
+    table = _table(("model", "at", "", "requests"), rows, texts=(1, 2))
+    return _section("Models without a price", f'{table}{said}<pre class="row">{escape(row)}</pre>')
+
+
+def _cuts(column: dict[str, Any]) -> str:
+    return "".join(map(_worst, column["worst"])) or _note("Nothing was cut.")
 
 
 def _worst(cut: dict[str, Any]) -> str:
     sent = cut["prompt_sent"]
-    steps = ", ".join(step["step"] for step in cut["steps"])
+    steps = ", ".join(dict.fromkeys(step["step"] for step in cut["steps"]))
     title = f"{cut['share_removed']:.0%} removed: {cut['prompt']:,} to {sent:,} tokens of {cut['model']}, by {steps}"
-    where = ", ".join(filter(None, (f"{cut['file']}, entry {cut['entry']}", cut["app"], _when(cut["at"]))))
+    where = ", ".join(escape(said) for said in (f"entry {cut['entry']}", cut["app"], _when(cut["at"])) if said)
     left_out = cut["rows_left_out"]
     return (
-        f"<details><summary>{escape(title)}</summary>{_note(where)}"
+        f"<details><summary>{escape(title)}</summary>"
+        f'<p class="note">{_name(cut["file"])}, {where}</p>'
         + (_note("Redacted: the words are not those that were sent.") if cut["redacted"] else "")
         + _bar(cut["prompt"], cut["window"], max(cut["prompt"], cut["window"]), "before")
         + _bar(sent, cut["window"], max(cut["prompt"], cut["window"]), "sent")
@@ -253,7 +340,7 @@ def _agreement(column: dict[str, Any]) -> str:
         head = (title, "requests", "ours", "reported", "error p50", "error p95", "mean", "within 1 %")
         rows = (
             [
-                escape(row["model"]),
+                _name(row["model"]),
                 *(number(row[name]) for name in ("requests", "estimated", "reported")),
                 *(f"{row[name]:.1%}" for name in ("error_p50", "error_p95", "error_mean", "within_1_percent")),
             ]

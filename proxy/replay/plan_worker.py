@@ -88,6 +88,7 @@ class Planned(msgspec.Struct, frozen=True):
     prompt_sent: int = 0
     window: int = 0
     load: float = 0.0
+    load_sent: float = 0.0
     guessed: bool = False
     over: bool = False
     too_long: bool = False
@@ -177,6 +178,7 @@ class Planning:
             prompt_sent=draft.billed,
             window=before.window.tokens,
             load=before.load,
+            load_sent=draft.load,
             guessed=before.window.guessed,
             over=before.excess > 0 and not plan.trusting,
             too_long=before.too_long,

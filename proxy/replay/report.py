@@ -12,6 +12,7 @@ from proxy.replay.engine import Result
 from proxy.replay.order import Coverage
 from proxy.replay.plan_worker import Column, Cut
 from proxy.replay.prices import PricesAt
+from proxy.replay.series import STEP, OverTime
 from proxy.replay.sums import Errors, FiguresOnly, StepSums, Sums, Tally, WithoutPrice
 
 MOST_SHOWN = 20  # rows of a table
@@ -119,6 +120,8 @@ def _column(column: Column, tally: Tally, files: Sequence[str]) -> dict[str, Any
         "callers": _groups(tally.callers),
         "without_price": _unpriced(tally.unpriced),
         "steps": _steps(tally.steps),
+        "loads": {"step": STEP, "as_sent": tally.loads.asked, "fitted": tally.loads.sent},
+        "over_time": _over_time(tally.over_time),
         "not_planned": _by_count(tally.unplanned),
         "counts": _errors(tally.counts),
         "prompt_cache": _errors(tally.caches),
@@ -195,6 +198,23 @@ def _unpriced(found: Counter[WithoutPrice]) -> list[dict[str, Any]]:
 def _steps(steps: Mapping[str, StepSums]) -> list[dict[str, Any]]:
     ordered = sorted(steps.items(), key=lambda one: (-one[1].tokens, one[0]))
     return [{"step": name, "requests": made.requests, "tokens": made.tokens} for name, made in ordered]
+
+
+def _over_time(found: OverTime) -> dict[str, Any]:
+    """Bars in the order of their times. `at` is in seconds since 1970."""
+    seconds, bars = found.bars()
+    shown = [
+        {
+            "at": at,
+            "requests": span.requests,
+            "prompt": span.prompt,
+            "prompt_sent": span.prompt_sent,
+            "cut": span.cut,
+            "fitted_net": span.cost,
+        }
+        for at, span in bars
+    ]
+    return {"seconds": seconds, "bars": shown}
 
 
 def _errors(groups: Mapping[str, Errors]) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ from proxy.replay.engine import Result, is_among
 from proxy.replay.plan_worker import Cut, Planned
 from proxy.replay.prices import PricesAt, no_prices
 from proxy.replay.recorded import Figures, Recorded
+from proxy.replay.series import Loads, OverTime, Span
 from proxy.replay.values import MAX_NAME
 from proxy.wire.usage import extra_of
 
@@ -221,6 +222,8 @@ class Tally:
     unplanned: Counter[str] = field(default_factory=Counter)
     unpriced: Counter[WithoutPrice] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
+    loads: Loads = field(default_factory=Loads)
+    over_time: OverTime = field(default_factory=OverTime)
     _shares: dict[int, float] = field(default_factory=dict)
     _cuts: dict[int, tuple[Result, Cut]] = field(default_factory=dict)
     _trust: dict[str, Trust] = field(default_factory=dict)
@@ -274,8 +277,13 @@ class Tally:
             sums.add_cached(p, asked, sent)
             if p.possible:
                 sums.add_cost(p, *costs)
+        cost = costs[1]
         if p.possible:
             self._note_unpriced(p, recorded, costs)
+            paid_net = 0.0 if isinstance(cost, Unpriced) else cost.net
+            self.over_time.add(recorded.at, Span(1, p.prompt, p.prompt_sent, p.prompt != p.prompt_sent, paid_net))
+        if not p.guessed:
+            self.loads.add(p.load, p.load_sent)
         self._compare(p, recorded, asked, trust)
 
     def _prices(self, p: Planned, recorded: Recorded) -> tuple[Prices | None, Prices | None]:

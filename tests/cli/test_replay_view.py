@@ -1,25 +1,15 @@
-"""The report of a replay for a terminal: notes, and tables whose names can be copied."""
+"""The report of a replay for a terminal: tables whose names can be copied."""
 
 from __future__ import annotations
 
-from typing import Any
+from io import StringIO
 
 from rich.console import Console
 
 from proxy.cli.picture import View
-from proxy.cli.replay_view import MOST_NAMED, drawn, named_table, notes, shows_group, unpriced
+from proxy.cli.replay_view import MOST_ROWS, drawn, named_table
 from tests.replay.recordings import chat
 from tests.replay.test_report import reported
-
-
-def test_what_limits_the_report_is_said() -> None:
-    found = reported(chat(3))
-    found["input"] |= {"missing": {"tools": 2}, "with_time": 0, "out_of_order": 3, "redacted": 4}
-    found["figures_only"] = found["columns"][0]["total"]
-    said = "\n".join(notes(found))
-    assert all(
-        word in said for word in ("tools (2 requests)", "no time", "3 requests came out", "redacted", "figures only")
-    )
 
 
 def test_U26_a_name_is_never_broken_and_figures_stand_below_it_where_it_is_too_long() -> None:
@@ -33,25 +23,15 @@ def test_U26_a_name_is_never_broken_and_figures_stand_below_it_where_it_is_too_l
 
 def test_U26_a_narrow_terminal_has_whole_names_in_its_output() -> None:
     found = reported(chat(3, model="mistral-small-latest-2026-11-28-of-a-house"))
-    console = Console(width=40, record=True, file=open("/dev/null", "w"))
-    with console.file:
-        console.print(drawn(found, View(40)), crop=False)
+    console = Console(width=40, record=True, file=StringIO())
+    console.print(drawn(found, View(40)), crop=False)
     assert "mistral-small-latest-2026-11-28-of-a-house" in console.export_text().splitlines()
 
 
-def test_models_without_a_price_are_named_up_to_a_few() -> None:
-    row = {"model": "m", "where": "", "why": "no_price", "requests": 2}
-    searched = {**row, "where": "openai", "why": "no_price_of_searches"}
-    assert unpriced([]) == []
-    (said,) = unpriced([row, searched])
-    assert said.startswith("without a price: m (2), m (its searches of the web) at openai (2): give them one")
-    (said,) = unpriced([row] * (MOST_NAMED + 3))
-    assert "and 3 more:" in said
-
-
-def test_apps_are_shown_where_they_are_not_the_callers() -> None:
-    def column(*apps: str) -> dict[str, Any]:
-        return {"callers": [{"name": "a"}, {"name": "b"}], "apps": [{"name": name} for name in apps]}
-
-    assert shows_group(column("b", "x"), "apps") and not shows_group(column("b", "a"), "apps")
-    assert shows_group(column("a", "b"), "callers")
+def test_U26_a_cut_says_which_messages_lost_most_and_why() -> None:
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(drawn(reported(chat(200)), View(120)), crop=False)
+    lines = console.export_text().splitlines()
+    (at,) = (number for number, line in enumerate(lines) if line == "a.jsonl, entry 1")
+    rows = [line for line in lines[at:] if line.startswith("  #")]
+    assert 0 < len(rows) <= MOST_ROWS and all("dropped: " in row or "recalled" in row for row in rows)
