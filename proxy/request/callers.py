@@ -46,7 +46,7 @@ SUBPROTOCOL_KEY = b"openai-insecure-api-key."  # OpenAI's, before a key
 SEPARATORS, PARAMETERS = re.compile(rb"[\s,;]+"), re.compile(rb"[&;]")
 MAX_WORDS = 64  # that may be keys in one request: each is hashed
 MAX_KNOWN, MAX_BYTES = 4_096, 4_096  # requests by what they brought, and bytes of that
-MAX_PATH = 256
+NO_RULE = CallerRule(0, "")  # in place of none, where rules are remembered
 HASH = b"key:"  # with which the hash of a key begins
 
 
@@ -108,18 +108,16 @@ class Callers:
     hash_key: bytes = field(repr=False)
     header: bytes
     trusted: tuple[Network, ...]
-    usual: Mode = (
-        Mode.FIT
-    )  # what a caller under a budget gets, whose rule says no mode: no header of its own changes it
+    usual: Mode = Mode.FIT  # what a caller under a budget gets, whose rule says no mode: its headers change nothing
     rows: tuple[Row, ...] = field(init=False)
     by_model: bool = field(init=False)  # whether a request's model decides anything
     _by_key: dict[str, frozenset[int]] = field(default_factory=dict)
     _by_value: dict[bytes, frozenset[int]] = field(default_factory=dict)
     _anyone: frozenset[int] = field(init=False)
+    _names: frozenset[bytes] = field(init=False)  # of the headers that say who asks
+    _by_request: bool = field(init=False)  # whether models or paths decide between rows
     _known: Bounded[tuple[bytes, ...], Found] = field(default_factory=lambda: Bounded(MAX_KNOWN))
-    _chosen: Bounded[tuple[tuple[int, ...], str, str], CallerRule | None] = field(
-        default_factory=lambda: Bounded(MAX_KNOWN)
-    )
+    _chosen: Bounded[tuple[tuple[bytes, ...], str, str], CallerRule] = field(default_factory=lambda: Bounded(MAX_KNOWN))
     _trust: Bounded[str, bool] = field(default_factory=lambda: Bounded(MAX_KNOWN))
     _plain: dict[int, Controls] = field(default_factory=dict)  # of requests that ask for nothing themselves
 
@@ -138,16 +136,28 @@ class Callers:
                 self._by_value[name] = self._by_value.get(name, frozenset()) | {place}
         self._anyone = frozenset(place for place, m in enumerate(matches) if not m.keys and not m.headers)
         self.by_model = any(row.models is not None or row.rule.models is not None for row in self.rows)
+        self._by_request = any(row.models is not None or row.paths is not None for row in self.rows)
+        self._names = KEY_NAMES | {self.header} if self._by_value else KEY_NAMES
 
     def _rule(self, row: CallerRow, number: int) -> CallerRule:
         rule = row.rule(number, self.rules.budgets)
         return rule if rule.budget is None or rule.mode is not None else replace(rule, mode=self.usual)
 
+    def at_once(self, received: Received, record: Record, scanner: BodyScanner) -> Ruled | None:
+        """What `ruled` returns, of a body that is scanned at once, as most; else None. Raises as `ruled`."""
+        if not self.by_model:
+            return self._ruled(received, None, "")
+        named = scanner.named_now(received, record)
+        return None if named is None else self._ruled(received, *named)
+
     async def ruled(self, received: Received, record: Record, scanner: BodyScanner) -> Ruled:
         """A request with what its caller's rule says in place of what its headers ask for. Raises `ClientError` for
         keys of several callers."""
-        scanned, model = await scanner.named(received, record) if self.by_model else (None, "")
-        rule = self._asked_as(received, model) or self.find(received.headers, received.address, received.path, model)
+        return self._ruled(received, *await scanner.named(received, record))
+
+    def _ruled(self, received: Received, scanned: Scanned | None, model: str) -> Ruled:
+        rule = self._asked_as(received, model) if received.dry_run else None
+        rule = rule or self.find(received.headers, received.address, received.path, model)
         if rule is None:
             return Ruled(received, scanned)
         asked = received.controls
@@ -157,19 +167,17 @@ class Callers:
         under = replace(
             received,
             mode=controls.mode or received.mode,
-            headers=with_upstream(received.headers, rule),
+            headers=received.headers if rule.upstream is None else with_upstream(received.headers, rule),
             controls=controls,
             terms=controls.terms(received.terms),
         )
         if scanned is not None:  # one that leaves messages out does not know what the rule pins
             scanned = None if scanned.left_out and rule.pin is not None else replace(scanned, controls=controls)
-        return Ruled(under, scanned, None if rule.allows(model) else not_allowed(rule))
+        return Ruled(under, scanned, None if rule.models is None or rule.allows(model) else not_allowed(rule))
 
     def _asked_as(self, received: Received, model: str) -> CallerRule | None:
-        """The rule under which a dry run is asked for: by its caller's name, by the value of the header that names
-        callers, or by the hash of a key."""
-        if not received.dry_run:
-            return None
+        """The rule under which a dry run is asked for, if one is: by its caller's name, by the value of the header that
+        names callers, or by the hash of a key."""
         named = {value.strip() for name, value in received.headers if name == AS}
         places = {place for place, row in enumerate(self.rows) if row.rule.name.encode() in named}
         for said in named:
@@ -179,7 +187,7 @@ class Callers:
             return None
         rows = sorted(places | self._anyone)
         found = Found(tuple(self.rows[place] for place in rows), tuple(self.rows[place].rule.number for place in rows))
-        return self._choose(found, received.path, model)
+        return self._first(found, received.path, model)
 
     def of(self, scope: Scope) -> CallerRule | None:
         """The rule of a request that is not fitted, whose model nobody reads. Raises as `find`."""
@@ -190,26 +198,37 @@ class Callers:
     def find(self, headers: Headers, address: str, path: str, model: str) -> CallerRule | None:
         """The rule of a request; None if no row matches it. Raises `ClientError` for keys of several callers."""
         brought: tuple[bytes, ...] = ()
+        names = self._names
         for header in headers:
-            if header[0] in KEY_NAMES or (header[0] == self.header and self._by_value and self._is_trusted(address)):
+            if header[0] in names and (header[0] in KEY_NAMES or self._is_trusted(address)):
                 brought = brought + header if brought else header
+        if not self._by_request:
+            rows = self._who(brought).rows
+            return rows[0].rule if rows else None
+        key = brought, path, model
+        chosen = self._chosen.get(key)
+        return self._choose(key) if chosen is None else None if chosen is NO_RULE else chosen
+
+    def _choose(self, key: tuple[tuple[bytes, ...], str, str]) -> CallerRule | None:
+        brought, path, model = key
+        found = self._first(self._who(brought), path, model)
+        if sum(map(len, brought)) + len(path) + len(model) <= MAX_BYTES:
+            self._chosen.put(key, found or NO_RULE)
+        return found
+
+    def _first(self, who: Found, path: str, model: str) -> CallerRule | None:
+        """The first row that takes a request."""
+        normal = one_path(path.encode("utf-8", "replace")).decode("utf-8", "replace").lower()
+        return next((row.rule for row in who.rows if row.takes(model, normal)), None)
+
+    def _who(self, brought: tuple[bytes, ...]) -> Found:
+        """The rows for who sent these names and values of headers."""
         found = self._known.get(brought)
         if found is None:
             found = self._matching(tuple(zip(brought[::2], brought[1::2], strict=True)))
             if sum(map(len, brought)) <= MAX_BYTES:
                 self._known.put(brought, found)
-        rows = found.rows
-        if not rows or (rows[0].models is None and rows[0].paths is None):  # as mostly
-            return rows[0].rule if rows else None
-        return self._choose(found, path, model)
-
-    def _choose(self, who: Found, path: str, model: str) -> CallerRule | None:
-        key = who.numbers, path, model
-        if key in self._chosen:
-            return self._chosen.get(key)
-        normal = one_path(path.encode("utf-8", "replace")).decode("utf-8", "replace").lower()
-        found = next((row.rule for row in who.rows if row.takes(model, normal)), None)
-        return self._chosen.put(key, found) if len(path) + len(model) <= MAX_PATH else found
+        return found
 
     def _matching(self, brought: Headers) -> Found:
         """The rows for who sent these headers, whatever it asks for, in their order."""

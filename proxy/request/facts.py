@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from proxy.cache.cache import Cache
@@ -24,6 +23,7 @@ from proxy.model.outcome import Outcome, Refusal, Unmoved, Usage
 from proxy.model.plan import CandidateModel, Draft, Facts, Ladder
 from proxy.model.ports import Meter
 from proxy.observe import log
+from proxy.request.resolved import Remembered, ResolvedModel
 from proxy.tokens.encodings import encoding, loaded
 from proxy.tokens.families import Families
 from proxy.tokens.formats import FORMATS
@@ -42,26 +42,6 @@ SILENT = "silent_truncation"  # the rule of a proof that does not come from a re
 HEADER, LIMIT, UPSTREAM = "header", "limit", "upstream"
 LOADED, REQUESTED = "loaded", "request"
 STATED = frozenset({RULES, TABLE, GAP, HEADER, LIMIT, REQUESTED})  # sources of a window that allow an error of our own
-
-
-@dataclass(frozen=True, slots=True)
-class ResolvedModel:
-    """What follows from one `version` of the upstream's model list, if nothing was learned: a model's window under the
-    operator's limit, and a hash of everything that its counts depend on besides the request."""
-
-    listed: int
-    window: Window
-    counted_as: int
-
-
-class Remembered(msgspec.Struct, frozen=True, gc=False):
-    """What usage taught about a model's counts for a tenant, as it holds for bodies of at most `most` bytes: at one
-    `version` of the records, and while it was known that the upstream checks keys, or was not (`keyed`)."""
-
-    version: tuple[int, float]
-    keyed: bool
-    learned: LearnedLimits
-    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,10 +227,11 @@ class Knowledge:
     ) -> Window:
         """The window that a plan uses: the model's own under the caps of the client and the operator. The operator's
         limit never raises a guess that a ladder assumes to be true."""
-        if cap is None and (learned is NOTHING_LEARNED or (learned.requested is None and not learned.bounds)):
+        if learned is NOTHING_LEARNED or (learned.requested is None and not learned.bounds):
             resolved = self._resolved(model) or self._resolve(model, ladder)
             if resolved is not None:
-                return resolved.window
+                held = resolved.window if cap is None else resolved.capped.get(cap)
+                return held or resolved.capped.put(cap or 0, self.under_caps(self.known(model), ladder, cap))
         return self.under_caps(self.known(model, learned), ladder, cap)
 
     def _resolved(self, model: str) -> ResolvedModel | None:

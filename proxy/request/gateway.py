@@ -106,8 +106,7 @@ class Gateway:
             scope["headers"] = with_query(target, scope["headers"])
         client = Client(scope, receive, send, target, cycle_of(scope))
         trace, headers = self.begin_trace(scope["method"], scope["headers"])
-        sender = scope.get("client")
-        address = sender[0] if sender else ""
+        address = (scope.get("client") or ("",))[0]
         received = Received(api, self.settings.mode, shown(target), headers, address=address, terms=self.terms)
         context = RequestContext(received, record=Record(trace=trace), keeping=self.keeping)
         self.metrics.in_flight.inc()
@@ -153,7 +152,8 @@ class Gateway:
         known, denied = None, None
         try:
             if self.callers is not None:
-                received, known, denied = await self.callers.ruled(received, record, self.default.planner.scanner)
+                given = received, record, self.default.planner.scanner
+                received, known, denied = self.callers.at_once(*given) or await self.callers.ruled(*given)
                 context.received = received
             if self.budgets is None or denied is not None or not is_budgeted(received):
                 planned = await self._planned(context, received, known, denied)

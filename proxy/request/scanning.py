@@ -65,13 +65,27 @@ class BodyScanner:
     async def named(self, received: Received, record: Record) -> tuple[Scanned | None, str]:
         """The scan of a request, and the model that it names; empty if it is not understood. Raises `ClientError` as
         `scan`."""
+        found = self.named_now(received, record)
+        if found is not None:
+            return found
         try:
-            scanned = self.scan_now(received) or await self.scan(received)
+            scanned = await self.scan(received)
             return scanned, scanned.model
         except NotUnderstood:
             return None, ""
         except ClientError:
             raise
+        except Exception as error:
+            report_bug(record, error)
+            return None, ""
+
+    def named_now(self, received: Received, record: Record) -> tuple[Scanned | None, str] | None:
+        """The same of a short body; None for a body that `scan` must do. Raises nothing."""
+        try:
+            scanned = self.scan_now(received)
+            return None if scanned is None else (scanned, scanned.scan.model)
+        except NotUnderstood:
+            return None, ""
         except Exception as error:
             report_bug(record, error)
             return None, ""

@@ -57,7 +57,7 @@ class Controls(msgspec.Struct, frozen=True):
     @property
     def asks(self) -> bool:
         """Whether the client itself asks for anything: what a rule says alone makes no request special."""
-        return self is not NOTHING_ASKED and self.own is not NOTHING_ASKED
+        return self is not NOTHING_ASKED and self.asked is not NOTHING_ASKED
 
     @property
     def own(self) -> Controls:
