@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.bootstrap import aged, check_admin, first_steps, listen, on_terminal, shown, without_bodies
+from proxy.bootstrap import aged, certificate_of, check_admin, first_steps, listen, on_terminal, shown, without_bodies
 from proxy.config.model_table import read_table
 from proxy.config.settings import read_settings
 from proxy.config.window_rules import WindowRules
@@ -181,3 +181,11 @@ def test_U16_a_terminal_is_told_what_to_do_next() -> None:
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8080/v1\n" in said
     assert "http://127.0.0.1:8081/\n" in said and "plimsoll demo" in said
     assert "--admin-port" in "\n".join(first_steps("http://127.0.0.1:8080/v1", ""))
+
+
+def test_a_key_without_its_certificate_is_no_setting_and_neither_is_no_tls() -> None:
+    assert certificate_of(read_settings({})) is None
+    with pytest.raises(ConfigError, match="PLIMSOLL_TLS_KEY needs PLIMSOLL_TLS_CERT"):
+        certificate_of(read_settings({"PLIMSOLL_TLS_KEY": "/etc/tls.key"}))
+    with pytest.raises(ConfigError, match=r"PLIMSOLL_TLS_CERT, /nonexistent/tls.crt: No such file"):
+        certificate_of(read_settings({"PLIMSOLL_TLS_CERT": "/nonexistent/tls.crt"}))

@@ -84,3 +84,4 @@ def test_what_is_no_url_is_said_to_be_none(url: str) -> None:
 def test_what_listens_everywhere_is_asked_on_this_machine() -> None:
     assert url_of("0.0.0.0", 1) == url_of("127.0.0.1", 1) == "http://127.0.0.1:1"
     assert url_of("::", 1) == "http://[::1]:1"
+    assert url_of("llm.example.com", 8081, "https") == "https://llm.example.com:8081"

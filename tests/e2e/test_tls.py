@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,3 +73,17 @@ def test_M12_both_ports_speak_tls_and_every_worker_follows_a_renewed_certificate
         eventually(all_renewed)
         assert ask(proxy.port, trust, CHAT, HELLO) == (200, "second")
         assert proxy.stop() == 0
+
+
+@pytest.mark.parametrize("tls", [True, False], ids=["tls", "clear"])
+def test_the_images_health_check_asks_as_the_port_speaks(tls: bool, tmp_path: Path) -> None:
+    dockerfile = (Path(__file__).parents[2] / "deploy" / "Dockerfile").read_text()
+    (words,) = re.findall(r"^HEALTHCHECK .* CMD (.+)$", dockerfile, re.MULTILINE)
+    _, *arguments = json.loads(words)
+    chain, key = made(tmp_path, "own")
+    named = {"PLIMSOLL_TLS_CERT": str(chain), "PLIMSOLL_TLS_KEY": str(key)} if tls else {}
+    with upstream() as up, running_with({}, up.url, workers=1, admin=True, **named) as proxy:
+        for given, code in ((named, 0), ({} if tls else {"PLIMSOLL_TLS_CERT": "x"}, 1)):
+            environment = {"PLIMSOLL_ADMIN_PORT": str(proxy.admin_port), **given}
+            done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, timeout=60)
+            assert done.returncode == code, done.stderr

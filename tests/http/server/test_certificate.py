@@ -16,7 +16,9 @@ from proxy.errors import ConfigError
 from proxy.http.receiving import Receive, Scope
 from proxy.http.relay import Send
 from proxy.http.server import certificate as module
+from proxy.http.server import serve
 from proxy.http.server.certificate import Certificate
+from proxy.http.server.protocol import Protocol
 from tests.openssl import made, subject_of, trusting
 from tests.serving import Client, eventually, get, run, serving
 
@@ -172,3 +174,39 @@ def test_one_file_may_have_both(pair: Pair, tmp_path: Path) -> None:
     both = tmp_path / "both.pem"
     both.write_bytes(pair.key.read_bytes() + pair.chain.read_bytes())
     assert Certificate(both).context.sni_callback is not None
+
+
+class Flood:
+    """An application whose answer ends when its client has gone."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            while not scope["plimsoll.cycle"].disconnected:
+                await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+
+
+def test_who_reads_nothing_is_disconnected_as_without_tls(pair: Pair) -> None:
+    async def check() -> None:
+        impatient = type("Impatient", (Protocol,), {"min_rate": 1000.0, "read_seconds": 0.2})
+        certificate = Certificate(pair.chain, pair.key)
+        async with serving(Flood(), impatient, certificate=certificate) as server:
+            async with connected(server.ports[0], pair.trust) as client:
+                client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+                await client.send(get(b"/"))
+                await eventually(lambda: server.port.connections, 30)
+                await eventually(lambda: not server.port.connections, 30)
+
+    run(check())
+
+
+def test_who_does_not_finish_the_handshake_is_disconnected(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with serving(app, certificate=Certificate(pair.chain, pair.key)) as server:
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.ports[0])
+            writer.write(b"\x16\x03\x01")
+            assert await Client(reader, writer).rest() == b""
+            writer.close()
+
+    monkeypatch.setattr(serve, "HANDSHAKE_SECONDS", 0.3)
+    run(check())
