@@ -208,7 +208,8 @@ class Services:
         serving = self._serving(self.rules, loaded.senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
         identify = BodyCallers(self.knowledge.keys, self.extra_calls)
-        self.budgets = Budgets(self.cache.accounts, self._prices(), identify.caller_at)
+        current = self.rules.callers.budgets.values()
+        self.budgets = Budgets(self.cache.accounts, self._prices(), identify.caller_at, current)
         self.cache.accounts.link.workers = self.first.workers
         self.metrics = self._metrics(folder)
         observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell)]
@@ -256,6 +257,7 @@ class Services:
         self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter, callers)
         self._use(serving, self.gateway.callers)
         self.budgets.prices = prices = self._prices()
+        self.budgets.current = rules.callers.budgets.values()
         self.metrics.use_rules(partial(model_label, windows), prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)

@@ -9,9 +9,10 @@ whether it arrived, so counts nothing twice. The script adds the difference to t
 asks for.
 
 * The clock is that of Redis: replicas whose clocks differ are in the same period, and none goes back to an earlier one.
-  When another period begins, what was spent is forgotten, and the stage; what is held is written again by those who
-  hold it. A worker whose own figures began anew has a new field for them: none sinks in a period.
+  When another period begins, what was spent is forgotten, and the stage; what is held stays. A worker whose own figures
+  began anew has a new field for them: none sinks in a period.
 * A worker that has died holds what it held until its lease ends.
+* Something else under the name, or in a field, or a period that is yet to come, counts as an account that is lost.
 * A Redis that has lost its data is told by each worker what was known before. What the sum lacks then is kept in
   `base`, and given back as soon as another worker writes its own part of it again.
 """
@@ -34,25 +35,35 @@ local limit, lease, keep = tonumber(ARGV[9]), tonumber(ARGV[13]), tonumber(ARGV[
 local own = 's:' .. w .. ':' .. ARGV[15]
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local f = redis.call('HMGET', k, 'index', 'spent', 'held', 'base', 'stage', 'sweep', own, 'h:' .. w)
-local index = 0
-if period > 0 then
-  index = math.floor(now / period)
-  if f[1] and tonumber(f[1]) > index then index = tonumber(f[1]) end
+local f = redis.pcall('HMGET', k, 'index', 'spent', 'held', 'base', 'stage', 'sweep', own, 'h:' .. w)
+local n, sound, index = {}, not f.err, 0
+for i = 1, 8 do
+  n[i] = tonumber(f[i] or 0)
+  sound = sound and n[i] and n[i] >= 0 and n[i] <= 9007199254740992
 end
-if f[1] and tonumber(f[1]) ~= index then
+if period > 0 then index = math.floor(now / period) end
+if not sound or n[1] > index + 1 then
   redis.call('DEL', k)
-  f = {}
+  f, n = {}, {0, 0, 0, 0, 0, 0, 0, 0}
 end
-local total, others, base = tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0)
-local stage, sweep = tonumber(f[5] or 0), tonumber(f[6] or 0)
+if n[1] > index then index = n[1] end
+if f[1] and n[1] ~= index then
+  local all = redis.call('HGETALL', k)
+  redis.call('DEL', k)
+  for i = 1, #all, 2 do
+    local kind = string.sub(all[i], 1, 2)
+    if kind == 'h:' or kind == 'e:' then redis.call('HSET', k, all[i], all[i + 1]) end
+  end
+  f[7], n = nil, {index, 0, 0, 0, 0, 0, 0, n[8]}
+end
+local total, others, base, stage, sweep = n[2], n[3], n[4], n[5], n[6]
 if mine == index then
   if not f[7] and confirmed > 0 then
     local back = math.min(base, confirmed)
     base = base - back
     total = total - back
   end
-  total = total + spent - tonumber(f[7] or 0)
+  total = math.max(0, total + spent - n[7])
   local lost = known + spent - confirmed - total
   if lost > 0 then
     base = base + lost
@@ -61,7 +72,7 @@ if mine == index then
   if known_stage > stage then stage = known_stage end
   redis.call('HSET', k, own, spent)
 end
-others = others - tonumber(f[8] or 0)
+others = math.max(0, others - n[8])
 if now >= sweep then
   others = 0
   local all = redis.call('HGETALL', k)
@@ -70,7 +81,7 @@ if now >= sweep then
   for name, value in pairs(fields) do
     if string.sub(name, 1, 2) == 'h:' and name ~= 'h:' .. w then
       local ends = tonumber(fields['e:' .. string.sub(name, 3)] or 0)
-      if ends > now then others = others + tonumber(value)
+      if ends > now then others = others + math.max(0, tonumber(value) or 0)
       else redis.call('HDEL', k, name, 'e:' .. string.sub(name, 3)) end
     end
   end
@@ -106,7 +117,7 @@ class Write(msgspec.Struct, frozen=True):
     `period`: in seconds, 0 if it is not renewed; `index`: the number of the one that all figures belong to. `spent`,
     `held`: all of this worker's own. `confirmed`: what of `spent` the script has confirmed; `known`, `stage`: the sum
     and the stage that it answered last. `limit`: over which nothing is granted. `marks`: where the stages begin.
-    `times`: how often the worker's own figures began anew. `asks`: amounts to hold.
+    `number`: of these figures of the worker, which has new ones whenever they begin anew. `asks`: amounts to hold.
     """
 
     worker: str
@@ -119,7 +130,7 @@ class Write(msgspec.Struct, frozen=True):
     stage: int
     limit: int
     marks: Sequence[int]
-    times: int = 0
+    number: int = 0
     asks: Sequence[int] = ()
 
     @property
@@ -135,7 +146,7 @@ class Write(msgspec.Struct, frozen=True):
             self.known,
             self.stage,
         )
-        return [*own, self.limit, *self.marks, LEASE_MS, KEEP_MS, self.times, *self.asks]
+        return [*own, self.limit, *self.marks, LEASE_MS, KEEP_MS, self.number, *self.asks]
 
 
 class Found(msgspec.Struct, frozen=True):

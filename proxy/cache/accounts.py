@@ -15,10 +15,13 @@ this worker spends from then on, and the last stage stays. All is written as soo
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -31,6 +34,7 @@ from proxy.model.budget import Budget, For
 
 KIND = "budget:1"
 MAX_ACCOUNTS = 20_000
+MAX_BUSY = 20_000  # accounts that wait to be written, while the backend is away
 PAUSE_S = 0.1  # between two writes of what was settled
 BEAT_S = LEASE_MS / 4000  # between two writes of what is held
 KEEP_S = 86_400.0  # a session after its last request
@@ -78,12 +82,13 @@ class Account:
     _heard_at: float | None = None
     _written_at: float = 0.0
     _changed: bool = False
-    _times: int = 0  # how often the own figures began anew: each time they have fields of their own in the backend
+    _number: int = 0  # of the own figures: each time that they begin anew they have a field of their own in the backend
     _asks: list[Ask] = field(default_factory=list)
     _task: asyncio.Task[None] | None = None
-    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    _settled: asyncio.Event | None = None  # where somebody waits
 
     def __post_init__(self) -> None:
+        self._number = next(self.link.numbers)
         self._begin(self._period_now())
 
     @property
@@ -116,6 +121,7 @@ class Account:
         """Holds an amount, if there is room for it; `settle` ends that."""
         self._turn()
         self.used_at = self.link.clock()
+        self.link.keep(self)
         if not self.link.reachable:
             return self.state(self._decide(amount))
         ask = Ask(amount, asyncio.get_running_loop().create_future())
@@ -131,24 +137,32 @@ class Account:
 
     async def wait(self, seconds: float) -> None:
         """Waits until a request has settled here, at most so long."""
-        self._settled.clear()
-        with_limit = asyncio.wait_for(self._settled.wait(), seconds)
-        try:
-            await with_limit
-        except TimeoutError:
-            return
+        if self._settled is None:
+            self._settled = asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._settled.wait(), seconds)
 
     def settle(self, held: int, used: int) -> None:
         """Ends what `hold` granted: the request used so much."""
         self._turn()
         self.held -= held
         self.spent += used
-        self._settled.set()
+        self.used_at = self.link.clock()
+        if self._settled is not None:
+            self._settled.set()
+            self._settled = None
         if self.link.shared:
             self._changed = True
+            self.link.keep(self)
             self.link.wake()
         else:
             self.stage = max(self.stage, self._stage_alone())
+            self.rest()
+
+    def rest(self) -> None:
+        """Nothing is held, and all is written: it may be forgotten as others are."""
+        if not (self.held or self._changed or self._asks or self._task):
+            self.link.busy.pop(self.parts, None)
 
     def _stage_alone(self) -> int:
         """The stage by what this worker alone spent, of its share."""
@@ -186,7 +200,7 @@ class Account:
         if self.link.clock() >= self._ends_at + (GRACE_S if self.link.reachable else 0.0):
             self._begin(max(self._index + 1, self._period_now()))
             self.spent = self._confirmed = self._known = 0
-            self._times += 1
+            self._number = next(self.link.numbers)
 
     def write_soon(self) -> asyncio.Task[None]:
         """Writes what this worker spent and holds, with all that is asked for meanwhile."""
@@ -196,11 +210,12 @@ class Account:
 
     async def _write(self) -> None:
         """Writes until nobody asks for anything any more. One command at a time: each tells all of what is held."""
+        answered = False
         try:
             while True:
                 asks, self._asks = self._asks, []
                 try:
-                    await self._exchange(asks)
+                    answered = await self._exchange(asks)
                 finally:
                     for ask in asks:  # one that the backend did not decide
                         if not ask.decided.done():
@@ -209,21 +224,24 @@ class Account:
                     return
         finally:
             self._task = None
+            self.rest()
+            if answered and self._changed:  # meanwhile: one that fails is written again by the next beat
+                self.link.wake()
 
-    async def _exchange(self, asks: Sequence[Ask]) -> None:
-        """One command: tells what this worker spent and holds, and asks for more."""
+    async def _exchange(self, asks: Sequence[Ask]) -> bool:
+        """One command: tells what this worker spent and holds, and asks for more. Whether it was answered."""
         self._turn()
         self._changed, self._written_at = False, self.link.clock()
         limit = self.budget.limit if self.budget.enforced else FAR
         own = (self._index, self.spent, self.held, self._confirmed, self._known, self.stage)
         asked = [ask.amount for ask in asks]
         sent = Write(
-            self.link.worker, self.budget.seconds, *own, limit, self.budget.marks, times=self._times, asks=asked
+            self.link.worker, self.budget.seconds, *own, limit, self.budget.marks, number=self._number, asks=asked
         )
         found = await self.link.send(self.parts, sent)
         if found is None:
             self._changed = True
-            return
+            return False
         self._hear(sent, found)
         for ask, answer in zip(asks, found.asked, strict=True):
             if ask.decided.done():  # whoever asked has left
@@ -232,6 +250,7 @@ class Account:
             if answer == GRANTED:
                 self.held += ask.amount
             ask.decided.set_result(answer)
+        return True
 
     def _hear(self, sent: Write, found: Found) -> None:
         """The backend's sums hold from now on."""
@@ -240,7 +259,7 @@ class Account:
         if found.index != sent.index:  # what was told belongs to a period that has ended
             self.spent -= sent.spent
             self._confirmed = 0
-            self._times += 1
+            self._number = next(self.link.numbers)
             self._changed = self._changed or self.spent > 0
         else:
             self._confirmed = sent.spent
@@ -258,6 +277,12 @@ class Account:
     def is_old(self, now: float) -> bool:
         """Whether it may be forgotten."""
         return not (self.budget.seconds or self.held or self._changed) and now - self.used_at > KEEP_S
+
+
+@lru_cache(maxsize=512)
+def _parts_of(budget: Budget) -> Parts:
+    """The parts of the names of a budget's accounts, but for whose they are."""
+    return budget.name.encode(), budget.scope.encode(), budget.unit.encode(), b"%d" % budget.seconds
 
 
 def _granted(sent: Write, found: Found) -> int:
@@ -278,6 +303,8 @@ class Link:
         self.shared = remote is not None
         self.workers, self.clock, self.wall = workers, clock, wall
         self.changed = asyncio.Event()
+        self.busy: dict[Parts, Account] = {}  # those that hold something, and those with something to be written
+        self.numbers = itertools.count()
         self._remote, self._keyring = remote, keyring
         self._worker, self._pid = "", 0
 
@@ -293,6 +320,14 @@ class Link:
         """Whether the backend would be asked now."""
         remote = self._remote
         return remote is not None and remote.account_breaker.closed and self._keyring.sealer is not None
+
+    def keep(self, account: Account) -> None:
+        """Keeps an account until it rests: there must not be two of one name. While the backend is away, those of
+        which nothing is held make room for others."""
+        self.busy[account.parts] = account
+        if len(self.busy) > MAX_BUSY:
+            for parts in [parts for parts, one in self.busy.items() if not one.held and one is not account]:
+                del self.busy[parts]
 
     def wake(self) -> None:
         """There is something to be written."""
@@ -324,27 +359,25 @@ class Accounts:
 
     def of(self, budget: Budget, who: bytes, named: bool) -> Account:
         """The account of somebody under a budget; `named`: by a rule."""
-        parts = budget.name.encode(), budget.scope.encode(), budget.unit.encode(), b"%d" % budget.seconds, who
-        if budget.scope is For.SESSION:
-            found = self._sessions.get(parts)
-            if found is None or found.is_old(self.link.clock()):
-                found = self._sessions.put(parts, Account(budget, parts, self.link))
-        elif named:
+        parts = (*_parts_of(budget), who)
+        if named and budget.scope is not For.SESSION:
             found = self._named.get(parts) or self._named.setdefault(parts, Account(budget, parts, self.link))
         else:
-            found = self._others.get(parts) or self._others.put(parts, Account(budget, parts, self.link))
+            kept = self._sessions if budget.scope is For.SESSION else self._others
+            known = kept.get(parts) or self.link.busy.get(parts)
+            if known is None or known.is_old(self.link.clock()):
+                known = kept.put(parts, Account(budget, parts, self.link))
+            elif parts not in kept:
+                kept.put(parts, known)
+            found = known
         if found.budget is not budget:  # the rules have changed
             found.budget = budget
         return found
 
-    def named(self) -> list[Account]:
-        """Those of callers that rules name, and of all callers together."""
-        return list(self._named.values())
-
-    def all(self) -> list[Account]:
-        """All accounts in this process."""
-        others = (account for accounts in (self._others, self._sessions) for _, account in accounts)
-        return [*self._named.values(), *others]
+    def named(self, budgets: Collection[Budget]) -> list[Account]:
+        """Those of callers that rules name, and of all callers together, under these budgets."""
+        shown = {_parts_of(budget) for budget in budgets}
+        return [account for parts, account in self._named.items() if parts[:-1] in shown]
 
     async def write_loop(self) -> None:
         """Writes what was settled, and what is held for long, until cancelled."""
@@ -359,7 +392,11 @@ class Accounts:
 
     async def write(self) -> None:
         """Writes what is to be written now."""
-        now = self.link.clock()
-        due = [one for one in self.all() if one.is_due(now)] if self.link.reachable else []
+        if not self.link.reachable:
+            return
+        now, busy = self.link.clock(), list(self.link.busy.values())
+        due = [one for one in busy if one.is_due(now)]
         for start in range(0, len(due), AT_ONCE):
             await asyncio.gather(*(one.write_soon() for one in due[start : start + AT_ONCE]))
+        for one in busy:
+            one.rest()

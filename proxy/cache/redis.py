@@ -21,7 +21,7 @@ from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel, SentinelManagedSSLConnection
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
 from proxy.cache.account_script import SCRIPT, Found, Write, found
 from proxy.cache.remote import MAX_ACTIVE_EXCHANGES, MAX_ACTIVE_READS, Backend, BackendError, Values
@@ -47,6 +47,12 @@ for _, amount in ipairs(redis.call('HVALS', KEYS[1])) do sum = sum + (tonumber(a
 return {sum, math.max(0, redis.call('PTTL', KEYS[1]))}
 """
 SHA = sha1(SCRIPT.encode()).hexdigest()  # by which Redis knows it
+ANSWERS = (
+    NoScriptError,
+    NoPermissionError,
+    OutOfMemoryError,
+    ResponseError,
+)  # of a server that others need not replace
 Client = redis.asyncio.Redis | RedisCluster
 Cleanup = Callable[[], Awaitable[None]]
 
@@ -142,7 +148,7 @@ class RedisBackend:
         try:
             return await command
         except Exception as error:
-            if self._on_failure is not None:
+            if self._on_failure is not None and type(error) not in ANSWERS:
                 with contextlib.suppress(Exception):
                     await self._on_failure()
             raise BackendError(type(error).__name__) from None

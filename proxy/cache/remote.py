@@ -34,7 +34,10 @@ BATCH_DELAY_S = 0.05  # how long writes are collected into one batch
 BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 50 us for each
 WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
 MAX_QUEUED_WRITES = 10_000  # further writes are dropped
-REFUSED = frozenset({"ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer"})  # by a server that answers
+# What a server says that answers others: it is full, or read-only, or does not permit the command.
+REFUSED = frozenset(
+    ("ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer", "ReadOnlyError", "OutOfMemoryError")
+)
 SLOW = "slow"  # the trouble of an answer that comes, but late for a read
 LOG_INTERVAL_S = 60.0  # at most one log line about failures in this time
 
@@ -105,7 +108,7 @@ class Remote:
         self._queued = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._probing = False
-        self._logged_at = -LOG_INTERVAL_S
+        self._logged_at = self._told_at = -LOG_INTERVAL_S
         self._closed = False
 
     @property
@@ -209,7 +212,9 @@ class Remote:
             try:
                 found = await operation(self.backend)
             except BackendError as error:
-                if str(error) not in REFUSED:
+                if str(error) in REFUSED:
+                    self._record_refusal(str(error))
+                else:
                     self._record_failure(self.read_breaker, str(error))
                 return None
         if self.account_breaker.closed:
@@ -262,6 +267,16 @@ class Remote:
             )
         if breaker is self.read_breaker:
             self._start_probing()
+
+    def _record_refusal(self, kind: str) -> None:
+        self.stats.errors += 1
+        if self._clock() - self._told_at >= LOG_INTERVAL_S:
+            self._told_at = self._clock()
+            self._event(
+                "the shared cache refuses the accounts of budgets: each worker counts alone",
+                server=self.backend.address,
+                trouble=kind,
+            )
 
     def _start_probing(self) -> None:
         if not self._probing:

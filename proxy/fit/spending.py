@@ -18,6 +18,7 @@ from proxy.model.outcome import Outcome, Repeated, Usage
 UNPRICED = Rates(5e-6, 25e-6)  # of a model without a price: those of a large one, in US dollars per token
 USUAL_REPLY = 1_024  # tokens of a reply without a limit, until there are replies to learn from
 LEAST_REPLIES = 8
+MOST = 1 << 52  # that one request takes: sums stay exact
 SHARE = 0.95  # of the replies of a caller that are no longer
 
 
@@ -28,21 +29,27 @@ def usual_reply(lengths: Sequence[int]) -> int:
     return sorted(lengths)[min(len(lengths) - 1, int(SHARE * len(lengths)))]
 
 
-def expected(
-    budget: Budget, prices: PricesOf, sent_as: tuple[str, str], prompt: int, reply: int, repeated: Repeated | None
-) -> int:
+def expected(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], most: Usage, repeated: Repeated | None) -> int:
     """The most that a request takes, which will be sent for a model to an upstream (`sent_as`), less what its prompt
-    will be read from the provider's cache. `repeated`: what of it was sent there before."""
+    will be read from the provider's cache. `most`: its prompt and the longest reply. `repeated`: what of it was sent
+    there before."""
     found = prices(*sent_as)
     cache = DEFAULT_CACHE if found is None else found.cache
     same = None if repeated is None or cache.marked else repeated
-    cached = 0 if same is None else cache.expected(same, min(same.sent, prompt))
-    return amount(budget, prices, sent_as, Usage(prompt, reply, cached))
+    cached = 0 if same is None else cache.expected(same, min(same.sent, most.prompt))
+    return amount(budget, prices, sent_as, replace(most, cached=cached) if cached else most)
 
 
 def amount(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], usage: Usage) -> int:
-    """What a usage takes from a budget: tokens, or billionths of a dollar."""
-    cached = 0 if budget.everything else min(usage.cached, usage.prompt)
+    """What a usage takes from a budget: tokens, or billionths of a dollar. Never less than nothing, nor more than a
+    budget may have, whatever an upstream reports."""
+    if usage.cached > usage.prompt:
+        usage = replace(usage, cached=max(0, usage.prompt))
+    return min(max(_amount(budget, prices, sent_as, usage), 0), MOST)
+
+
+def _amount(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], usage: Usage) -> int:
+    cached = 0 if budget.everything else usage.cached
     if budget.unit is Unit.TOKENS:
         return usage.prompt - cached + usage.completion
     cost = paid(prices_for(prices, *sent_as, usage), usage)
@@ -59,12 +66,12 @@ def of_outcome(budget: Budget, prices: PricesOf, outcome: Outcome) -> int:
     reply. Nothing, if it was not sent, or if the upstream answered with an error. Calls of our own for it count."""
     model, upstream = outcome.model_sent or outcome.model, outcome.upstream
     found = prices(model, upstream)
-    usage = used(outcome, DEFAULT_CACHE if found is None else found.cache) if _is_billed(outcome) else None
+    usage = used(outcome, DEFAULT_CACHE if found is None else found.cache) if is_billed(outcome) else None
     if outcome.extra_tokens:
         usage = replace(usage or Usage(0), prompt=(0 if usage is None else usage.prompt) + outcome.extra_tokens)
     return 0 if usage is None else amount(budget, prices, (model, upstream), usage)
 
 
-def _is_billed(outcome: Outcome) -> bool:
+def is_billed(outcome: Outcome) -> bool:
     """Whether the upstream may have begun to answer. A client that left before is billed, too: the upstream works."""
     return outcome.attempts > 0 and (outcome.status < 400 or outcome.result in ("cancelled", "broken_off", "stopped"))

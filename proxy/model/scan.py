@@ -64,7 +64,8 @@ class Scan(msgspec.Struct, frozen=True):
     count cannot be cached by bytes (images). `text`: the body without the `known` messages. `background`: the client
     need not wait for the reply, so nothing of a stream may wait for it. `compacts`: the provider is to compact the
     conversation. `window`: the one that the request makes its server load, in tokens. `tier`: of
-    service, as it asks for it; a value of `proxy.model.outcome.TIERS`.
+    service, as it asks for it; a value of `proxy.model.outcome.TIERS`. `choices`: how many replies are made for it,
+    each as long as the limit.
     """
 
     model: str
@@ -80,6 +81,7 @@ class Scan(msgspec.Struct, frozen=True):
     compacts: bool = False
     window: int | None = None
     tier: str = ""
+    choices: int = 1
 
     @property
     def new(self) -> int:

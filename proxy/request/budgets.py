@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -30,27 +30,30 @@ from proxy.cache.account_script import GRANTED, HELD
 from proxy.cache.accounts import Account, Accounts, Decision
 from proxy.errors import INSUFFICIENT_QUOTA, ClientError
 from proxy.fit import spending
-from proxy.fit.money import PricesOf
+from proxy.fit.money import BROKEN_OFF, PricesOf
 from proxy.model.bounded import Bounded
 from proxy.model.budget import NANO, STAGES, Budget, For, Unit
 from proxy.model.caller_rule import CallerRule
 from proxy.model.conversation import Kind, Prompt
-from proxy.model.outcome import Outcome, Repeated
+from proxy.model.outcome import Outcome, Repeated, Usage
 from proxy.model.terms import OnFull
 from proxy.request.backend import Backend
+from proxy.request.bugs import report_bug
 from proxy.request.prepare import Planner
 from proxy.request.routes import Router
 from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.request.totals import Totals
 from proxy.request.work import HEAVY_BYTES
 from proxy.upstreams.models_listing import Headers
-from proxy.wire.headers import Header
+from proxy.wire.coding import KNOWN
+from proxy.wire.headers import Header, value_of
 from proxy.wire.scan import NotUnderstood
 
 WAIT_S = 10.0  # for requests under way that hold what is left
 POLL_S = 0.25  # between two tries while it waits: what other replicas settle is seen then
 MAX_REPLIES, MAX_KNOWN = 64, 4_096  # the latest replies of an account, and accounts of which they are known
 EVERYBODY = b""
+UNCOUNTED_REPLY = "its reply is fetched later, and it names no limit for that"
 
 Labels = tuple[str, ...]
 Plan = Callable[[Received, Scanned | None], Awaitable[tuple[Planned, Backend | None]]]
@@ -61,12 +64,13 @@ Expected = Callable[[Planned, str, str, Totals], Repeated | None]
 @dataclass(slots=True)
 class Hold:
     """What a request holds of an account, and the decision that granted or denied it. `stage`: the one that it is
-    planned for. `done`: it is settled."""
+    planned for. `later`: its reply is made also when its client has left, who may fetch it. `done`: it is settled."""
 
     account: Account
     amount: int
     stage: int
     decision: Decision
+    later: bool = False
     done: bool = False
 
     @property
@@ -74,11 +78,16 @@ class Hold:
         """Its budget."""
         return self.account.budget
 
+    @property
+    def held(self) -> int:
+        """What is held: nothing, if it was denied."""
+        return self.amount if self.decision.answer == GRANTED else 0
+
     def settle(self, used: int) -> None:
         """The request has ended, and used so much. Only the first call counts."""
         if not self.done:
             self.done = True
-            self.account.settle(self.amount, used)
+            self.account.settle(self.held, used)
 
     def headers(self) -> list[Header]:
         """What the client is told: the budget and its stage, and the figures by names like those of providers' own
@@ -96,6 +105,8 @@ class Hold:
         return headers
 
     def _figures(self) -> Sequence[tuple[str, int]]:
+        if self.budget.scope is For.ALL:  # what others use at the moment is nobody's business
+            return ()
         return ("limit", self.account.limit), ("remaining", self.decision.left)
 
 
@@ -124,20 +135,32 @@ def is_budgeted(received: Received) -> bool:
     return rule is not None and rule.budget is not None
 
 
+def is_hidden(received: Received) -> bool:
+    """Whether the answer to a request under a budget that is enforced may come in a coding in which nobody could count
+    it."""
+    rule = received.controls.rule
+    if rule is None or rule.budget is None or not rule.budget.enforced:
+        return False
+    named = (value_of(received.headers, b"accept-encoding") or b"identity").lower().decode("latin-1")
+    return any(coding.partition(";")[0].strip() not in KNOWN for coding in named.split(","))
+
+
 @dataclass(slots=True)
 class Budgets:
-    """The budgets of one process. `identify`: a caller that no rule names, by its headers and address."""
+    """The budgets of one process. `identify`: a caller that no rule names, by its headers and address. `current`: those
+    of the rules that hold now."""
 
     accounts: Accounts
     prices: PricesOf
     identify: Callable[[Headers, str], bytes]
+    current: Collection[Budget] = ()
     _replies: Bounded[tuple[bytes, ...], deque[int]] = field(default_factory=lambda: Bounded(MAX_KNOWN))
 
     def states(self) -> list[tuple[Labels, float, int]]:
         """Of each account that has a name: its budget and caller, the share that is used, and its stage."""
         return [
             ((account.budget.name, account.name), account.total / account.limit, account.current_stage)
-            for account in self.accounts.named()
+            for account in self.accounts.named(self.current)
         ]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -156,9 +179,32 @@ class Budgets:
     ) -> Tried:
         """Plans a request by `plan` under the budget of its caller's rule, and holds what it may take. The error that
         the client gets instead is in the `Planned`."""
-        account = await self._account(received, scanned, record, routes.default.planner)
-        if account is None:
-            return Tried((await plan(received, scanned))[0])
+        rule = received.controls.rule
+        try:
+            account = await self._account(received, scanned, record, routes.default.planner)
+            if account is not None and account.budget.enforced:
+                return await self._held(account, received, scanned, record, plan, routes, repeated)
+        except Exception as error:
+            if isinstance(error, ClientError):
+                raise
+            report_bug(record, error)
+            account = None
+            if rule is not None and rule.budget is not None and rule.budget.enforced:
+                return Tried(Planned(received, scanned=scanned, error=uncounted("the proxy itself failed")))
+        planned = (await plan(received, scanned))[0]  # as without a budget: it waits for no count, and for no store
+        return Tried(planned, None if account is None else told(account))
+
+    async def _held(
+        self,
+        account: Account,
+        received: Received,
+        scanned: Scanned | None,
+        record: Record,
+        plan: Plan,
+        routes: Router,
+        repeated: Expected,
+    ) -> Tried:
+        """The same under a budget that is enforced."""
         budget, stage, ends = account.budget, account.current_stage, time.monotonic() + WAIT_S
         denied: Hold | None = None
         while True:
@@ -170,11 +216,14 @@ class Budgets:
                 planned = await home.planner.later.count(planned, record)
             figures = figures_of(planned)
             if figures is None:
-                return self._uncounted(planned, account)
+                return Tried(not_sent(planned, uncounted(planned.unplanned)))
+            later = planned.scanned is not None and planned.scanned.scan.background
+            if later and figures.reply is None:
+                return Tried(not_sent(planned, uncounted(UNCOUNTED_REPLY)))
             sent_as = figures.model, routes.target(planned, home).name
             known = repeated(planned, *sent_as, home.planner.totals.totals)
             hold = await self._hold(account, self._most(account, figures, sent_as, known), stage, record, ends)
-            answer, now = hold.decision.answer, hold.decision.stage
+            hold.later, answer, now = later, hold.decision.answer, hold.decision.stage
             smaller = budget.window_in(max(stage, now)) != budget.window_in(stage)
             if answer == GRANTED and not smaller:
                 return Tried(planned, hold)
@@ -182,7 +231,7 @@ class Budgets:
                 hold.settle(0)
                 stage = now
                 continue
-            hold.done, denied = True, hold
+            denied = hold
             if answer == HELD or budget.window_in(stage) == budget.window_in(STAGES):
                 return Tried(refused(planned, hold), hold)
             stage = max(stage + 1, now)  # less of it may still have room
@@ -202,18 +251,13 @@ class Budgets:
             who += b"\0" + await _session(received, scanned, record, planner)
         return self.accounts.of(budget, who, named)
 
-    def _uncounted(self, planned: Planned, account: Account) -> Tried:
-        """A request that nobody could count: refused, or where the budget is only told, sent."""
-        if account.budget.enforced:
-            return Tried(replace(planned, payload=b"", error=uncounted(planned.unplanned), pieces=()))
-        return Tried(planned, Hold(account, 0, account.current_stage, account.state()))
-
     def _most(self, account: Account, figures: Figures, sent_as: tuple[str, str], known: Repeated | None) -> int:
         """The most that a request takes."""
         reply = figures.reply
         if reply is None:
             reply = spending.usual_reply(self._replies.get(account.parts) or ())
-        return spending.expected(account.budget, self.prices, sent_as, figures.prompt, reply, known)
+        most = Usage(figures.prompt, reply * figures.choices, tier=figures.tier)
+        return spending.expected(account.budget, self.prices, sent_as, most, known)
 
     async def _hold(self, account: Account, amount: int, stage: int, record: Record, ends: float) -> Hold:
         """Holds an amount; waits for others that hold what it needs. That is not our own time."""
@@ -230,7 +274,12 @@ class Budgets:
             record.upstream_seconds += waited
 
     def settle(self, hold: Hold, outcome: Outcome, came: int) -> None:
-        """A request has ended. `came`: about how many tokens of its reply came, where no usage was reported."""
+        """A request has ended. `came`: about how many tokens of its reply came, where no usage was reported. One of
+        whose reply nothing is known took what it held."""
+        usage, broken = outcome.usage, outcome.result in BROKEN_OFF
+        if usage is not None and not usage.prompt and outcome.prompt_sent:  # of a server that does not count
+            outcome = replace(outcome, usage=None)
+        unknown = outcome.usage is None and not came and not broken
         if outcome.usage is None:
             outcome = replace(outcome, came=max(outcome.came, came))
         else:
@@ -238,26 +287,34 @@ class Budgets:
                 hold.account.parts, deque(maxlen=MAX_REPLIES)
             )
             known.append(outcome.usage.completion)
-        hold.settle(spending.of_outcome(hold.budget, self.prices, outcome))
+        taken = spending.of_outcome(hold.budget, self.prices, outcome)
+        if spending.is_billed(outcome) and (unknown or (hold.later and (broken or outcome.usage is None))):
+            taken = max(taken, hold.held)
+        hold.settle(taken)
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What is sent: the model, the tokens of the prompt, and the limit of the reply (None: it has none)."""
+    """What is sent: the model, the tokens of the prompt, the limit of each reply (None: it has none), how many replies
+    there may be, and the tier of service."""
 
     model: str
     prompt: int
     reply: int | None
+    choices: int = 1
+    tier: str = ""
 
 
 def figures_of(planned: Planned) -> Figures | None:
     """The figures of what is sent; None if it was not counted."""
     plan, total, scanned = planned.plan, planned.total, planned.scanned
+    if scanned is None or (plan is None and total is None):
+        return None
+    scan = scanned.scan
     if plan is not None:
         sent = plan.draft if planned.received.may_change else plan.before
-        return Figures(sent.model, sent.billed, sent.reply)
-    if total is None or scanned is None:
-        return None
-    return Figures(scanned.model, total.prompt, scanned.scan.reserve)
+        return Figures(sent.model, sent.billed, sent.reply, scan.choices, scan.tier)
+    assert total is not None
+    return Figures(scanned.model, total.prompt, scan.reserve, scan.choices, scan.tier)
 
 
 def staged(received: Received, budget: Budget, stage: int) -> Received:
@@ -313,17 +370,29 @@ def _row(account: Account) -> dict[str, Any]:
 
 def refused(planned: Planned, hold: Hold) -> Planned:
     """The request with the error that its client gets: others hold what is left, or nothing is left."""
-    error = in_use(hold) if hold.decision.answer == HELD else used_up(hold)
-    return replace(planned, payload=b"", pieces=(), result="over_budget", error=error)
+    return not_sent(planned, in_use(hold) if hold.decision.answer == HELD else used_up(hold), "over_budget")
+
+
+def not_sent(planned: Planned, error: ClientError, result: str = "") -> Planned:
+    """The request with an error, for which nothing is sent."""
+    return replace(planned, payload=b"", pieces=(), result=result or planned.result, error=error)
+
+
+def told(account: Account) -> Hold:
+    """What is told of a budget that changes nothing, for a request that holds nothing."""
+    return Hold(account, 0, account.current_stage, account.state())
 
 
 def used_up(hold: Hold) -> ClientError:
     """The budget is used up: for good, as far as a client's own repeats are concerned."""
     budget, found = hold.budget, hold.decision
     ends = "" if found.resets is None else f" It begins anew in {max(1, round(found.resets)):,} seconds."
+    less = f"it may take {budget.text(hold.amount)}"
+    if budget.scope is not For.ALL:  # of which others' use is told to nobody
+        less = f"{budget.text(found.left)} are left, and {less}"
     text = (
         f"The budget {budget.name} of {budget.text(hold.account.limit)} that this proxy's operator has set is used up "
-        f"for this request: {budget.text(found.left)} are left, and it may take {budget.text(hold.amount)}.{ends}"
+        f"for this request: {less}.{ends}"
     )
     return ClientError(403, text, code=INSUFFICIENT_QUOTA)
 

@@ -141,7 +141,9 @@ class Callers:
 
     def _rule(self, row: CallerRow, number: int) -> CallerRule:
         rule = row.rule(number, self.rules.budgets)
-        return rule if rule.budget is None or rule.mode is not None else replace(rule, mode=self.usual)
+        if rule.budget is None or not rule.budget.enforced or rule.mode is not None:
+            return rule
+        return replace(rule, mode=self.usual)
 
     def at_once(self, received: Received, record: Record, scanner: BodyScanner) -> Ruled | None:
         """What `ruled` returns, of a body that is scanned at once, as most; else None. Raises as `ruled`."""

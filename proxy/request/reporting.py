@@ -84,7 +84,7 @@ class Reporter:
                 report_bug(context.record, error)
             finally:
                 if context.hold is not None:
-                    context.hold.settle(context.hold.amount)  # if nobody could say what was used
+                    context.hold.settle(context.hold.held)  # if nobody could say what was used
                 if context.record.held:
                     for observer in self.observers:
                         observer.drop(context)

@@ -29,11 +29,17 @@ from proxy.request.reporting import Reporter
 from proxy.request.routes import Router
 from proxy.request.tracing import Begin, untraced
 from proxy.request.web_pages import WebPages
+from proxy.upstreams.routing import is_plain
 from proxy.wire.controls import controls
 from proxy.wire.paths import one_path
 
 UPGRADE_REQUIRED = 426
 MAX_NAMED = 100  # paths that are logged as not fitted, each once; clients choose them
+
+
+def is_free(target: bytes) -> bool:
+    """Whether what a path calls only counts a prompt, however an upstream reads that path."""
+    return only_counts(target) and is_plain(target.partition(b"?")[0].decode("latin-1"))
 
 
 @dataclass(slots=True)
@@ -111,7 +117,7 @@ class Unfitted:
         target, headers = target_of(scope), scope["headers"]
         if rule is None:
             return await self.routes.other(headers, target, reads=reads)
-        if not reads and rule.budget is not None and rule.budget.enforced and not only_counts(target):
+        if not reads and rule.budget is not None and rule.budget.enforced and not is_free(target):
             raise not_counted(rule)
         if not reads and (not rule.allows("") or is_disguised(target)):  # what its body names is not read
             raise not_allowed(rule)

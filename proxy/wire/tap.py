@@ -5,6 +5,7 @@ It delays nothing, never raises, and gives up on what it cannot decode.
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,14 @@ KEEP_STREAM = 32_768
 KEEP_JSON = 262_144
 FIRST_EVENTS = 4  # of a stream, among which one names the response's id: the first of what is kept may be half an event
 MAX_INFLATED = 1_048_576  # decoded bytes of one chunk: what decodes to more is a decompression bomb
+
+# The fields of all APIs' events that have parts of a reply, and the events that have it all again.
+TEXT = re.compile(
+    rb'"(?:content|text|delta|thinking|partial_json|arguments|reasoning|reasoning_content|refusal|response)"'
+    rb'\s*:\s*"((?:[^"\\]|\\.)*)"'
+)
+AGAIN = re.compile(rb'"type"\s*:\s*"[\w.]*\.(?:done|completed|incomplete|added|created|in_progress)"')
+SHORT_EVENT, BYTES_PER_TOKEN = 48, 4
 
 STREAM = "text/event-stream"
 STREAMS = (STREAM, ndjson.MEDIA_TYPE)
@@ -119,12 +128,15 @@ class Tap:
 
     @property
     def came(self) -> int:
-        """About how many tokens of a reply came in a stream: one in each of its events, as most servers send them."""
+        """About how many tokens of a reply came in a stream: one in each of its events, as most servers send them, or
+        as many as its text has."""
         if self._kind not in STREAMS or not self._size:
             return 0
-        data = b"".join(self._kept)
-        count = with_lf(data).count(END) if self._kind == STREAM else data.count(ndjson.END)
-        return round(count * self._total / self._size)
+        data, end = b"".join(self._kept), ndjson.END
+        if self._kind == STREAM:
+            data, end = with_lf(data), END
+        events = data.split(end)[:-1]
+        return round(max(len(events), sum(map(_text_in, events)) // BYTES_PER_TOKEN) * self._total / self._size)
 
     def _inflated(self, chunk: bytes) -> bytes:
         if self._inflate is None:
@@ -182,6 +194,13 @@ class Tap:
         for block in _around(data, self._api.response.landmarks(data), end):
             for name, payload in framed(block):
                 self._state = self._api.response.read(payload, self._state, name)
+
+
+def _text_in(event: bytes) -> int:
+    """How many bytes of a reply an event has; none, if it says again what came."""
+    if len(event) < SHORT_EVENT or AGAIN.search(event) is not None:
+        return 0
+    return sum(map(len, TEXT.findall(event)))
 
 
 def kind_of(content_type: str) -> str:

@@ -44,14 +44,14 @@ def test_searches_without_a_price_leave_the_rest() -> None:
 
 
 def test_before_it_is_sent_it_takes_its_prompt_and_all_of_its_reply() -> None:
-    assert expected(TOKENS, prices, AT, 5_000, 700, None) == 5_700
+    assert expected(TOKENS, prices, AT, Usage(5_000, 700), None) == 5_700
 
 
 def test_what_the_provider_has_cached_is_not_expected_again() -> None:
     cached = 1_024 + (4_000 - 1_024) // 128 * 128
-    assert expected(TOKENS, prices, AT, 5_000, 700, Repeated(0, 4_000, idle=5.0)) == 5_700 - cached
-    assert expected(TOKENS, prices, AT, 5_000, 700, Repeated(0, 4_000, idle=5_000.0)) == 5_700
-    assert expected(TOKENS, prices, ("marked", ""), 5_000, 700, Repeated(0, 4_000)) == 5_700
+    assert expected(TOKENS, prices, AT, Usage(5_000, 700), Repeated(0, 4_000, idle=5.0)) == 5_700 - cached
+    assert expected(TOKENS, prices, AT, Usage(5_000, 700), Repeated(0, 4_000, idle=5_000.0)) == 5_700
+    assert expected(TOKENS, prices, ("marked", ""), Usage(5_000, 700), Repeated(0, 4_000)) == 5_700
 
 
 def outcome(**fields: Any) -> Outcome:
@@ -88,3 +88,20 @@ def test_a_reply_without_a_limit_is_as_long_as_nearly_all_before() -> None:
     assert usual_reply([*range(100)]) == 95
     assert usual_reply([10] * 19 + [9_000]) == 9_000
     assert usual_reply([10] * 63 + [9_000]) == 10
+
+
+@pytest.mark.parametrize(
+    ("usage", "taken"),
+    [
+        (Usage(100, 10, cached=5_000), 10),
+        (Usage(-5_000, 10), 0),
+        (Usage(10**30, 10), 1 << 52),
+    ],
+)
+def test_whatever_an_upstream_reports_nobody_gets_anything_back(usage: Usage, taken: int) -> None:
+    assert amount(TOKENS, prices, AT, usage) == taken
+    assert 0 <= amount(USD, prices, AT, usage) <= 1 << 52
+    assert amount(USD, prices, AT, Usage(100, 10, cached=5_000)) == 50_000 + 100_000, (
+        "all of it is cached, and the reply"
+    )
+    assert 0 <= amount(USD, prices, AT, Usage(1, 1, extra=Extra(cost=-3.0))) <= 1 << 52

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
+from msgspec.structs import replace
 
 from proxy.apis.openai_chat import API
 from proxy.cache.account_script import GRANTED, HELD, USED_UP
 from proxy.cache.accounts import Accounts, Decision
 from proxy.cache.keyring import Keyring
 from proxy.fit.money import Prices, Rates
-from proxy.model.budget import NANO, Budget, Over, Unit
+from proxy.model.budget import NANO, Budget, For, Over, Unit
 from proxy.model.caller_rule import CallerRule
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Terms
-from proxy.request.budgets import Budgets, Hold, headers_of_hold, is_budgeted, refused, staged
-from proxy.request.stages import Planned, Received
+from proxy.request.budgets import Budgets, Hold, Tried, headers_of_hold, is_budgeted, is_hidden, refused, staged
+from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.wire.controls import Controls
 
 FIT = Budget("b", 1_000, window=2_000, over=Over.FIT)
+ROUTES = SimpleNamespace(default=SimpleNamespace(planner=None))
 USD = Budget("u", 3 * NANO, Unit.USD, over=Over.REFUSE)
 
 
 def budgets() -> Budgets:
     prices = Prices(Rates(2e-6, 10e-6))
-    return Budgets(Accounts(None, Keyring(b"s")), lambda model, upstream: prices, lambda headers, address: b"x")
+    accounts = Accounts(None, Keyring(b"s"))
+    return Budgets(accounts, lambda model, upstream: prices, lambda headers, address: b"x", [FIT])
 
 
 def hold(budget: Budget = FIT, answer: int = GRANTED, stage: int = 0, amount: int = 100) -> Hold:
@@ -107,3 +114,79 @@ def test_the_state_of_named_accounts_is_shown() -> None:
     account.held = 900
     account.settle(900, 850)
     assert made.states() == [(("b", "ann"), 0.85, 1)]
+    made.current = [Budget("b", 1_000, seconds=3_600)]
+    assert not made.states(), "two budgets of one name would have the same labels"
+
+
+@pytest.mark.parametrize("scope", For)
+def test_what_all_use_together_is_told_to_nobody(scope: For) -> None:
+    of_all = hold(Budget("b", 1_000, scope=scope, over=Over.FIT), USED_UP)
+    told = b" ".join(name for name, _ in of_all.headers()) + str(refused(Planned(received()), of_all).error).encode()
+    assert (b"remaining" in told or b"700" in told) is (scope is not For.ALL)
+    assert b"x-plimsoll-budget-reset" in told
+
+
+def test_a_server_that_counts_nothing_uses_what_was_counted_here() -> None:
+    made, one = budgets(), hold()
+    one.account.held = 100
+    outcome = Outcome("chat", "passed", 200, model="m", prompt_sent=80, attempts=1, usage=Usage(0, 0))
+    made.settle(one, outcome, came=7)
+    assert one.account.spent == 87
+
+
+def test_a_reply_of_which_nothing_is_known_used_what_was_held() -> None:
+    for outcome, later, spent in (
+        (Outcome("chat", "passed", 200, model="m", prompt_sent=80, attempts=1), False, 100),
+        (Outcome("chat", "passed", 500, model="m", prompt_sent=80, attempts=1), False, 0),
+        (Outcome("chat", "cancelled", 499, model="m", prompt_sent=80, attempts=1), False, 80),
+        (Outcome("chat", "cancelled", 499, model="m", prompt_sent=80, attempts=1), True, 100),
+        (Outcome("chat", "passed", 200, model="m", prompt_sent=80, attempts=1, usage=Usage(80, 1)), True, 81),
+    ):
+        made, one = budgets(), hold()
+        one.later, one.account.held = later, 100
+        made.settle(one, outcome, came=0)
+        assert (one.account.spent, one.account.held) == (spent, 0)
+
+
+def test_a_denied_hold_gives_back_nothing_and_pays_for_calls_of_our_own() -> None:
+    made, one = budgets(), hold(answer=USED_UP)
+    made.settle(one, Outcome("chat", "over_budget", 403, model="m", prompt=80, extra_tokens=30), came=0)
+    assert (one.account.held, one.account.spent) == (0, 30)
+
+
+@pytest.mark.parametrize(
+    ("asked", "over", "hidden"),
+    [
+        (b"br", Over.FIT, True),
+        (b"gzip, zstd;q=0.5", Over.REFUSE, True),
+        (b"gzip, deflate", Over.FIT, False),
+        (b"*", Over.FIT, True),
+        (b"br", Over.OBSERVE, False),
+    ],
+)
+def test_under_a_budget_answers_come_in_codings_that_are_read(asked: bytes, over: Over, hidden: bool) -> None:
+    request = replace(received(Budget("b", 1_000, over=over)), headers=[(b"accept-encoding", asked)])
+    assert is_hidden(request) is hidden and not is_hidden(replace(request, headers=()))
+
+
+@pytest.mark.parametrize("over", Over)
+def test_a_budget_that_is_only_told_waits_for_nothing_and_a_bug_of_ours_stops_nobody(over: Over) -> None:
+    made, request = budgets(), received(Budget("b", 1_000, over=over))
+    asked: list[str] = []
+
+    async def plan(under: Received, scanned: Scanned | None) -> tuple[Planned, Any]:
+        asked.append("plan")
+        return Planned(under, b"payload"), None
+
+    async def run() -> Tried:
+        return await made.plan(request, None, Record(), plan, cast(Any, ROUTES), lambda *_: None)
+
+    found = asyncio.run(run())
+    assert found.planned.payload == b"payload" and asked == ["plan"]
+    assert (found.hold is not None and found.hold.held == 0) is (over is Over.OBSERVE)
+    made.accounts = cast(Any, None)  # so that our own code fails
+    found = asyncio.run(run())
+    if over is Over.OBSERVE:
+        assert found.planned.error is None and found.planned.payload == b"payload" and found.hold is None
+    else:
+        assert found.planned.error is not None and found.planned.error.code == "not_counted"

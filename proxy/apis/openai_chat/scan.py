@@ -113,6 +113,7 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
         known=known,
         text=text,
         tier="" if request.service_tier is NULL else asked_tier(request.service_tier),
+        choices=1 if request.n is None else max(1, request.n),
     )
 
 

@@ -32,6 +32,7 @@ NAME = "completions"
 PROMPT, SUFFIX, LIMIT = "prompt", "suffix", "max_tokens"
 STREAMING = ("stream", "stream_options")
 NOTHING = (b"null", b'""')
+MAX_DIGITS = 10
 DEFAULT_REPLY = 16  # tokens, of a request without a limit: OpenAI's, and vLLM's
 
 
@@ -41,6 +42,7 @@ class _Request(msgspec.Struct, gc=False):
     max_tokens: int | float | None = None
     suffix: msgspec.Raw = NULL
     n: int | None = None
+    best_of: msgspec.Raw = NULL
     stream: bool | None = None
     service_tier: msgspec.Raw = NULL
 
@@ -70,7 +72,10 @@ def scan(body: bytes, known: KnownPrefix | None = None) -> Scan:
     reserve = _reply(request.max_tokens)
     seen = ScanState(count=len(prompts))
     tier = "" if request.service_tier is NULL else asked_tier(request.service_tier)
-    return Scan(name_of(request.model), reserve, bool(request.stream), most, seen=seen, text=body, tier=tier)
+    choices = len(prompts) * max(1, request.n or 1, _count(request.best_of))
+    return Scan(
+        name_of(request.model), reserve, bool(request.stream), most, seen=seen, text=body, tier=tier, choices=choices
+    )
 
 
 def parse(
@@ -140,6 +145,12 @@ def _message(said: msgspec.Raw, role: str, index: int, whole: Whole) -> Message:
 def _beside(message: Message, keep: str) -> Message:
     """A message with a gap at the end that must stay."""
     return message if message.keep else replace(message, keep=keep)
+
+
+def _count(raw: msgspec.Raw) -> int:
+    """A whole number; 0 for anything else, which upstreams refuse."""
+    text = bytes(raw)
+    return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
 
 
 def _is_set(asked: int | float | None) -> bool:
