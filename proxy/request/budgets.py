@@ -166,7 +166,7 @@ class Budgets:
     def rows(self) -> list[dict[str, Any]]:
         """Each account that has a name, in JSON values: its limit (tokens, or US dollars) and what of it is `used`, its
         stage, and in how many seconds it begins anew. `shared`: that is what all workers used, not this one alone."""
-        return [_row(account) for account in self.accounts.named()]
+        return [_row(account) for account in self.accounts.named(self.current)]
 
     async def plan(
         self,
