@@ -234,10 +234,8 @@ class Account:
         self._changed, self._written_at = False, self.link.clock()
         limit = self.budget.limit if self.budget.enforced else FAR
         own = (self._index, self.spent, self.held, self._confirmed, self._known, self.stage)
-        asked = [ask.amount for ask in asks]
-        sent = Write(
-            self.link.worker, self.budget.seconds, *own, limit, self.budget.marks, number=self._number, asks=asked
-        )
+        asked, marks = [ask.amount for ask in asks], self.budget.marks
+        sent = Write(self.link.worker, self.budget.seconds, *own, limit, marks, number=self._number, asks=asked)
         found = await self.link.send(self.parts, sent)
         if found is None:
             self._changed = True
@@ -382,10 +380,8 @@ class Accounts:
     async def write_loop(self) -> None:
         """Writes what was settled, and what is held for long, until cancelled."""
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.link.changed.wait(), BEAT_S)
-            except TimeoutError:
-                pass
             self.link.changed.clear()
             await self.write()
             await asyncio.sleep(PAUSE_S)
