@@ -208,12 +208,10 @@ class Services:
         serving = self._serving(self.rules, loaded.senders, self.knowledge, self.providers)
         recent = None if self.first.admin_port is None else Recent()
         identify = BodyCallers(self.knowledge.keys, self.extra_calls)
-        current = self.rules.callers.budgets.values()
-        self.budgets = Budgets(self.cache.accounts, self._prices(), identify.caller_at, current)
+        self.budgets = Budgets(self.cache.accounts, self._prices(), identify.caller_at)
         self.cache.accounts.link.workers = self.first.workers
         self.metrics = self._metrics(folder)
-        observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell)]
-        observers += [Settling(self.budgets)]
+        observers: list[Observer] = [Outcomes(self.metrics.observe), Outcomes(tell), Settling(self.budgets)]
         observers += [] if self.traces is None else [Outcomes(self.traces.exporter)]
         observers += [] if self.recorder is None else [Recording(self.recorder)]
         observers += [] if recent is None else [OnPage(recent)]
@@ -257,13 +255,13 @@ class Services:
         self.unfitted = self.unfitted.with_rules(serving.router, serving.models, reporter, callers)
         self._use(serving, self.gateway.callers)
         self.budgets.prices = prices = self._prices()
-        self.budgets.current = rules.callers.budgets.values()
         self.metrics.use_rules(partial(model_label, windows), prices, names)
         if self.traces is not None:
             self.traces.use_upstreams(rules.upstreams)
 
     def _use(self, serving: Serving, callers: Callers | None) -> None:
         self.knowledge, self.providers, self.routes = serving.knowledge, serving.providers, serving.routes
+        self.budgets.current = self.rules.callers.budgets.values()
         self.inspecting = Inspecting(self.first, serving.router, self.budget, self.turns, callers)
 
     def _attempts(self, serving: Serving) -> Attempts:

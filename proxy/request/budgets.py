@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -27,18 +27,18 @@ import msgspec
 from msgspec.structs import replace
 
 from proxy.cache.account_script import GRANTED, HELD
-from proxy.cache.accounts import Account, Accounts, Decision
-from proxy.errors import INSUFFICIENT_QUOTA, ClientError
+from proxy.cache.accounts import Account, Accounts
+from proxy.errors import ClientError
 from proxy.fit import spending
 from proxy.fit.money import BROKEN_OFF, PricesOf
 from proxy.model.bounded import Bounded
 from proxy.model.budget import NANO, STAGES, Budget, For, Unit
-from proxy.model.caller_rule import CallerRule
 from proxy.model.conversation import Kind, Prompt
 from proxy.model.outcome import Outcome, Repeated, Usage
 from proxy.model.terms import OnFull
 from proxy.request.backend import Backend
 from proxy.request.bugs import report_bug
+from proxy.request.holds import Hold, not_sent, refused, uncounted, unheld
 from proxy.request.prepare import Planner
 from proxy.request.routes import Router
 from proxy.request.stages import Planned, Received, Record, Scanned
@@ -46,7 +46,7 @@ from proxy.request.totals import Totals
 from proxy.request.work import HEAVY_BYTES
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.coding import KNOWN
-from proxy.wire.headers import Header, value_of
+from proxy.wire.headers import value_of
 from proxy.wire.scan import NotUnderstood
 
 WAIT_S = 10.0  # for requests under way that hold what is left
@@ -61,72 +61,11 @@ Plan = Callable[[Received, Scanned | None], Awaitable[tuple[Planned, Backend | N
 Expected = Callable[[Planned, str, str, Totals], Repeated | None]
 
 
-@dataclass(slots=True)
-class Hold:
-    """What a request holds of an account, and the decision that granted or denied it. `stage`: the one that it is
-    planned for. `later`: its reply is made also when its client has left, who may fetch it. `done`: it is settled."""
-
-    account: Account
-    amount: int
-    stage: int
-    decision: Decision
-    later: bool = False
-    done: bool = False
-
-    @property
-    def budget(self) -> Budget:
-        """Its budget."""
-        return self.account.budget
-
-    @property
-    def held(self) -> int:
-        """What is held: nothing, if it was denied."""
-        return self.amount if self.decision.answer == GRANTED else 0
-
-    def settle(self, used: int) -> None:
-        """The request has ended, and used so much. Only the first call counts."""
-        if not self.done:
-            self.done = True
-            self.account.settle(self.held, used)
-
-    def headers(self) -> list[Header]:
-        """What the client is told: the budget and its stage, and the figures by names like those of providers' own
-        limits."""
-        budget, found = self.budget, self.decision
-        window = budget.window_in(self.stage)
-        said = [budget.name, f"stage={self.stage}", *([] if window is None else [f"window={window}"])]
-        unit = budget.unit.value
-        headers: list[Header] = [(b"x-plimsoll-budget", "; ".join(said).encode())]
-        headers += [
-            (f"x-plimsoll-budget-{name}-{unit}".encode(), _figure(budget, value)) for name, value in self._figures()
-        ]
-        if found.resets is not None:
-            headers.append((b"x-plimsoll-budget-reset", b"%d" % max(1, found.resets)))
-        return headers
-
-    def _figures(self) -> Sequence[tuple[str, int]]:
-        if self.budget.scope is For.ALL:  # what others use at the moment is nobody's business
-            return ()
-        return ("limit", self.account.limit), ("remaining", self.decision.left)
-
-
-def _figure(budget: Budget, amount: int) -> bytes:
-    return b"%d" % amount if budget.unit is Unit.TOKENS else f"{amount / NANO:.6f}".encode()
-
-
 class Tried(NamedTuple):
     """A request that was planned under a budget. `hold`: None without an account."""
 
     planned: Planned
     hold: Hold | None = None
-
-
-NO_HEADERS: list[Header] = []
-
-
-def headers_of_hold(hold: Hold | None) -> list[Header]:
-    """What the client is told of the budget that its request is under; nothing without one, as mostly."""
-    return NO_HEADERS if hold is None else hold.headers()
 
 
 def is_budgeted(received: Received) -> bool:
@@ -192,7 +131,7 @@ class Budgets:
             if rule is not None and rule.budget is not None and rule.budget.enforced:
                 return Tried(Planned(received, scanned=scanned, error=uncounted("the proxy itself failed")))
         planned = (await plan(received, scanned))[0]  # as without a budget: it waits for no count, and for no store
-        return Tried(planned, None if account is None else told(account))
+        return Tried(planned, None if account is None else unheld(account))
 
     async def _held(
         self,
@@ -366,51 +305,3 @@ def _row(account: Account) -> dict[str, Any]:
         "resets_s": None if resets is None else round(resets),
         "shared": account.link.shared,
     }
-
-
-def refused(planned: Planned, hold: Hold) -> Planned:
-    """The request with the error that its client gets: others hold what is left, or nothing is left."""
-    return not_sent(planned, in_use(hold) if hold.decision.answer == HELD else used_up(hold), "over_budget")
-
-
-def not_sent(planned: Planned, error: ClientError, result: str = "") -> Planned:
-    """The request with an error, for which nothing is sent."""
-    return replace(planned, payload=b"", pieces=(), result=result or planned.result, error=error)
-
-
-def told(account: Account) -> Hold:
-    """What is told of a budget that changes nothing, for a request that holds nothing."""
-    return Hold(account, 0, account.current_stage, account.state())
-
-
-def used_up(hold: Hold) -> ClientError:
-    """The budget is used up: for good, as far as a client's own repeats are concerned."""
-    budget, found = hold.budget, hold.decision
-    ends = "" if found.resets is None else f" It begins anew in {max(1, round(found.resets)):,} seconds."
-    less = f"it may take {budget.text(hold.amount)}"
-    if budget.scope is not For.ALL:  # of which others' use is told to nobody
-        less = f"{budget.text(found.left)} are left, and {less}"
-    text = (
-        f"The budget {budget.name} of {budget.text(hold.account.limit)} that this proxy's operator has set is used up "
-        f"for this request: {less}.{ends}"
-    )
-    return ClientError(403, text, code=INSUFFICIENT_QUOTA)
-
-
-def in_use(hold: Hold) -> ClientError:
-    """Requests under way hold what is left of the budget: there will be some again."""
-    text = f"What is left of the budget {hold.budget.name} is held for requests under way: try again."
-    return ClientError(429, text, code="budget_in_use", retry=True, after=1)
-
-
-def uncounted(reason: str) -> ClientError:
-    """Under a budget that is enforced nothing is sent that cannot be counted."""
-    why = f": {reason}" if reason else ""
-    text = f"This request is under a budget of this proxy's operator and could not be counted{why}."
-    return ClientError(400, text, code="not_counted")
-
-
-def not_counted(rule: CallerRule) -> ClientError:
-    """A path that is not fitted, of a caller under a budget that is enforced."""
-    text = f"The caller {rule.name} is under a budget, and what this path takes cannot be counted by this proxy."
-    return ClientError(403, text, code="not_counted")

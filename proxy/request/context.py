@@ -11,8 +11,8 @@ from proxy.fit.money import BROKEN_OFF
 from proxy.http.memory_budget import Room
 from proxy.model.outcome import Extra, Outcome, Usage
 from proxy.request.backend import Backend
-from proxy.request.budgets import Hold
 from proxy.request.figures import Figures, figures_of
+from proxy.request.holds import Hold
 from proxy.request.shown import Keeping
 from proxy.request.stages import Answered, Planned, Received, Record
 from proxy.tokens.truncation import truncated

@@ -11,9 +11,9 @@ from proxy.errors import ClientError, stopped
 from proxy.http.client.answer import UNREACHABLE, UpstreamError
 from proxy.http.relay import BrokenOff, ClientDisconnected
 from proxy.model.structs import replace
-from proxy.request.budgets import headers_of_hold
 from proxy.request.bugs import FAILED, report_bug
 from proxy.request.context import RequestContext
+from proxy.request.holds import headers_of_hold
 from proxy.request.passthrough import CLIENT_LEFT
 from proxy.wire.headers import Header
 from proxy.wire.report import plan_headers

@@ -40,11 +40,12 @@ from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
 from proxy.request.backend import Backend
-from proxy.request.budgets import Budgets, headers_of_hold, is_budgeted
+from proxy.request.budgets import Budgets, is_budgeted
 from proxy.request.bugs import report_bug
 from proxy.request.callers import Callers
 from proxy.request.context import RequestContext
 from proxy.request.endings import EVENT_STREAM, as_stream, ending
+from proxy.request.holds import headers_of_hold
 from proxy.request.reporting import Reporter
 from proxy.request.response_headers import headers_of, is_truncated
 from proxy.request.restated_answers import change_of, restated, restated_whole
@@ -158,7 +159,7 @@ class Gateway:
             if self.budgets is None or denied is not None or not is_budgeted(received):
                 planned = await self._planned(context, received, known, denied)
             else:
-                planned = await self._under_budget(context, received, known, self.budgets)
+                planned = await self._under_budget(context, known, self.budgets)
             context.planned = planned
         finally:
             record.own_seconds += time.perf_counter() - began
@@ -182,16 +183,14 @@ class Gateway:
             return found
         return await planner.prepare(received, context.record, found)
 
-    async def _under_budget(
-        self, context: RequestContext, received: Received, known: Scanned | None, budgets: Budgets
-    ) -> Planned:
+    async def _under_budget(self, context: RequestContext, known: Scanned | None, budgets: Budgets) -> Planned:
         """The same under the budget of the request's caller: counted, and with what it may take held."""
 
         async def plan(under: Received, scanned: Scanned | None) -> tuple[Planned, Backend | None]:
             return await self._planned(context, under, scanned), context.home
 
-        expected, record = self.reporter.expected, context.record
-        planned, context.hold = await budgets.plan(received, known, record, plan, self.routes, expected)
+        asked = (context.received, known, context.record, plan, self.routes, self.reporter.expected)
+        planned, context.hold = await budgets.plan(*asked)
         context.received = planned.received
         return planned
 

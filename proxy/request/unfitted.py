@@ -21,8 +21,8 @@ from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.allowed_models import allowed, check_entry, is_list, send_allowed
 from proxy.request.backend import Backend
-from proxy.request.budgets import not_counted
 from proxy.request.callers import Callers, is_disguised, not_allowed, with_upstream
+from proxy.request.holds import not_counted
 from proxy.request.models import ModelsList
 from proxy.request.passthrough import passthrough
 from proxy.request.reporting import Reporter

@@ -10,22 +10,22 @@ import pytest
 from msgspec.structs import replace
 
 from proxy.apis.openai_chat import API
-from proxy.cache.account_script import GRANTED, HELD, USED_UP
+from proxy.cache.account_script import GRANTED, USED_UP
 from proxy.cache.accounts import Accounts, Decision
 from proxy.cache.keyring import Keyring
 from proxy.fit.money import Prices, Rates
-from proxy.model.budget import NANO, Budget, For, Over, Unit
+from proxy.model.budget import Budget, Over
 from proxy.model.caller_rule import CallerRule
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Terms
-from proxy.request.budgets import Budgets, Hold, Tried, headers_of_hold, is_budgeted, is_hidden, refused, staged
+from proxy.request.budgets import Budgets, Tried, is_budgeted, is_hidden, staged
+from proxy.request.holds import Hold
 from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.wire.controls import Controls
 
 FIT = Budget("b", 1_000, window=2_000, over=Over.FIT)
 ROUTES = SimpleNamespace(default=SimpleNamespace(planner=None))
-USD = Budget("u", 3 * NANO, Unit.USD, over=Over.REFUSE)
 
 
 def budgets() -> Budgets:
@@ -62,28 +62,6 @@ def test_in_a_stage_the_proxy_makes_it_fit_and_not_the_agent() -> None:
     assert staged(request, FIT, 0) is request
 
 
-def test_the_client_is_told_of_its_budget_in_the_names_of_providers_limits() -> None:
-    assert headers_of_hold(None) == []
-    assert dict(headers_of_hold(hold(stage=2))) == {
-        b"x-plimsoll-budget": b"b; stage=2; window=4000",
-        b"x-plimsoll-budget-limit-tokens": b"1000",
-        b"x-plimsoll-budget-remaining-tokens": b"700",
-        b"x-plimsoll-budget-reset": b"60",
-    }
-    told = dict(headers_of_hold(hold(USD, stage=2)))
-    assert (told[b"x-plimsoll-budget"], told[b"x-plimsoll-budget-limit-usd"]) == (b"u; stage=2", b"3.000000")
-
-
-def test_a_used_up_budget_is_told_for_good_and_one_in_use_for_now() -> None:
-    planned = Planned(received(), b"payload")
-    gone, busy = (refused(planned, hold(answer=answer)) for answer in (USED_UP, HELD))
-    assert gone.error is not None and busy.error is not None and not gone.payload
-    assert (gone.error.status, gone.error.code, gone.error.retry) == (403, "insufficient_quota", False)
-    assert "60 seconds" in gone.error.message and "700 tokens are left" in gone.error.message
-    assert (busy.error.status, busy.error.retry, busy.error.after) == (429, True, 1)
-    assert gone.result == "over_budget"
-
-
 def test_a_hold_is_settled_once_by_the_usage_else_by_what_came() -> None:
     made, one = budgets(), hold()
     outcome = Outcome("chat", "passed", 200, model="m", prompt_sent=80, attempts=1, usage=Usage(70, 5))
@@ -116,14 +94,6 @@ def test_the_state_of_named_accounts_is_shown() -> None:
     assert made.states() == [(("b", "ann"), 0.85, 1)]
     made.current = [Budget("b", 1_000, seconds=3_600)]
     assert not made.states(), "two budgets of one name would have the same labels"
-
-
-@pytest.mark.parametrize("scope", For)
-def test_what_all_use_together_is_told_to_nobody(scope: For) -> None:
-    of_all = hold(Budget("b", 1_000, scope=scope, over=Over.FIT), USED_UP)
-    told = b" ".join(name for name, _ in of_all.headers()) + str(refused(Planned(received()), of_all).error).encode()
-    assert (b"remaining" in told or b"700" in told) is (scope is not For.ALL)
-    assert b"x-plimsoll-budget-reset" in told
 
 
 def test_a_server_that_counts_nothing_uses_what_was_counted_here() -> None:
