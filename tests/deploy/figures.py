@@ -212,7 +212,9 @@ def health(played: Played) -> Mapping[str, Expected]:
         "Memory for bodies": Between(0, 0.1, ("taken, {instance}",)),
         "Requests without memory": Grown({}),
         "Hits of the caches": Between(0, 1, ("local", "redis")),
-        "Redis": Between(0, 1, ("{instance}, reading", "{instance}, writing")),  # a busy machine may be late
+        "Redis": Between(
+            0, 1, ("{instance}, budgets", "{instance}, reading", "{instance}, writing")
+        ),  # a busy machine may be late
         "Troubles of Redis": Between(0, 1, ("skipped", "late", "errors", "lost", "oversize", "foreign")),
         "Rules and keys": Equal({"{instance}": 1}),
         "Reloads": Grown({}),
@@ -453,7 +455,7 @@ def by_rules(played: Played) -> Mapping[str, tuple[str, Plain]]:
         "PlimsollSlow": ("{{job}}", Between(0, WAIT, (JOB,))),
         "PlimsollBug": ("{{job}}", Equal({})),
         "PlimsollReloadFailed": ("{{job}}", Equal({JOB: 1})),
-        "PlimsollCacheDown": ("{{breaker}}", Between(0, 1, ("reading", "writing"))),
+        "PlimsollCacheDown": ("{{breaker}}", Between(0, 1, ("budgets", "reading", "writing"))),
         "PlimsollUnfit": ("{{model}}", Equal(share("unfit"))),
         "PlimsollRefused": ("{{model}}", Equal(share("refused"))),
         "PlimsollWindowWrong": ("{{model}}", Equal(share("refused", "healed"))),
