@@ -27,8 +27,8 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from proxy.cache.keyring import Keyring
-from proxy.cache.remote import Remote
-from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords, refresh_often
+from proxy.cache.remote import Remote, Values
+from proxy.cache.replicated import Codec, Lookup, ReplicatedRecords, refresh_often, with_former
 from proxy.cache.stats import LookupStats
 from proxy.model.ports import ACCEPTED_S
 
@@ -117,6 +117,19 @@ class AcceptedCallers:
     def lookup(self, caller: bytes) -> Lookup | None:
         """The read that a request needs before it asks for a caller; None if what is known here is up to date."""
         return self._records.lookup(caller)
+
+    async def learn(self, caller: bytes) -> None:
+        """Makes that read, if it is needed: at most `remote.READ_BUDGET_S` seconds."""
+        found = None if self._remote is None or self.has(caller) else self.lookup(caller)
+        if found is None or self._remote is None:
+            return
+        lookups = with_former([found])
+
+        def deliver(values: Values) -> None:
+            for lookup, value in zip(lookups, values, strict=True):
+                lookup.deliver(value)
+
+        await self._remote.read([lookup.name for lookup in lookups], deliver)
 
     def has(self, caller: bytes) -> bool:
         """Whether a caller's key was accepted within the last hour, and not refused since."""

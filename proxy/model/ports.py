@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from proxy.model.conversation import Message
@@ -117,6 +117,9 @@ class Accepted(Protocol):
 
     def knows(self, caller: bytes) -> bool:
         """Whether anything is known of its key within `ACCEPTED_S`: that it was accepted, or refused."""
+
+    def learn(self, caller: bytes) -> Awaitable[None]:
+        """Reads what other replicas know of a caller that is not known here; waits for no more than one such read."""
 
     def accept(self, caller: bytes) -> None:
         """Its key was accepted."""

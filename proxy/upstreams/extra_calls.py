@@ -50,6 +50,9 @@ class AcceptedHere:
         """Whether a caller is accepted: refused ones are not remembered."""
         return self.has(caller)
 
+    async def learn(self, caller: bytes) -> None:
+        """There are no other replicas."""
+
     def accept(self, caller: bytes) -> None:
         """Its key was accepted."""
         self._until.put(caller, time.monotonic() + ACCEPTED_S)

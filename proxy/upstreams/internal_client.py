@@ -62,6 +62,12 @@ class InternalClient:
     dedicated: bool = False
     anyone: bool = False
 
+    async def introduce(self, headers: Headers) -> None:
+        """Reads what other replicas know of the client that sent these headers, where that decides about a call."""
+        caller = caller_of(headers)
+        if self._operator_pays(caller) and not self.anyone:
+            await self.extra_calls.accepted.learn(caller)
+
     def permits(self, headers: Headers) -> bool:
         """Whether a call may be made for the client that sent these headers. A denial is recorded."""
         reason = self._denial(caller_of(headers))

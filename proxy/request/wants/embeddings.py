@@ -75,6 +75,7 @@ class Embeddings:
         wanted = {asked: question, **{keys[text]: sent for text, sent in texts.items()}}
         missing = {key: sent for key, sent in wanted.items() if self._known.get(key) is None}
         if ask and missing and len(missing) <= MOST_TEXTS and not _is_timed_out(self._failed, caller):
+            await self.client.introduce(headers)
             if self.client.permits(headers):
                 self._start_calls(caller, model, missing, asked, headers, spent)
                 await self._wait(caller, asked, missing, len(missing) < len(wanted), spent or CallCost())

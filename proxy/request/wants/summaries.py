@@ -83,6 +83,7 @@ class Summaries:
         flight = (caller, want.key)
         if self._fails(caller) or self._fails(*flight):
             return ""
+        await self.client.introduce(headers)
         task = self._calls.get(flight)
         if task is None:
             if not self.client.permits(headers):
