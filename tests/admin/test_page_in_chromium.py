@@ -384,7 +384,7 @@ def test_callers_have_their_use_their_money_and_their_limit(opened: Tab, here: P
     expect(row).to_contain_text("window of at most 3,000 tokens")
     expect(row).to_contain_text(figure(callers["team-a"]["prompt"]))
     expect(row).to_contain_text("$")
-    left = r"small: [\d,]+ tokens of 20,000 tokens used, [\d,]+ tokens left; anew in \d+ hours"
+    left = r"small: [\d,]+ tokens of 20,000 tokens used, [\d,]+ tokens left; anew in \d+ (hour|minute)s?"
     expect(row).to_contain_text(re.compile(left))
     first = opened.find("#callers tbody th").first
     expect(first).to_have_text("without a name")
