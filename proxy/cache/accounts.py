@@ -195,9 +195,9 @@ class Account:
 
     def _turn(self) -> None:
         """Begins the next period, if this one has ended. The backend's clock decides, as long as it answers."""
-        if self._ends_at is None:
+        if self._ends_at is None or self.link.clock() < self._ends_at:
             return
-        if self.link.clock() >= self._ends_at + (GRACE_S if self.link.reachable else 0.0):
+        if not self.link.reachable or self.link.clock() >= self._ends_at + GRACE_S:
             self._begin(max(self._index + 1, self._period_now()))
             self.spent = self._confirmed = self._known = 0
             self._number = next(self.link.numbers)

@@ -65,7 +65,9 @@ def of_outcome(budget: Budget, prices: PricesOf, outcome: Outcome) -> int:
     """What a request took that has ended: by the usage that was reported, else by our count and by what came of its
     reply. Nothing, if it was not sent, or if the upstream answered with an error. Calls of our own for it count."""
     model, upstream = outcome.model_sent or outcome.model, outcome.upstream
-    found = prices(model, upstream)
+    found = (
+        None if outcome.usage is not None else prices(model, upstream)
+    )  # by which one that is not reported is estimated
     usage = used(outcome, DEFAULT_CACHE if found is None else found.cache) if is_billed(outcome) else None
     if outcome.extra_tokens:
         usage = replace(usage or Usage(0), prompt=(0 if usage is None else usage.prompt) + outcome.extra_tokens)

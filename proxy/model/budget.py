@@ -16,6 +16,7 @@ and the stages are only told (`observe`).
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -47,6 +48,12 @@ class Unit(StrEnum):
     USD = "usd"
 
 
+@lru_cache(maxsize=256)
+def _marks(limit: int, soft: float) -> tuple[int, int, int]:
+    first, second, third = (round(limit * (soft + (1 - soft) * i / STAGES)) for i in range(STAGES))
+    return first, second, third
+
+
 class Budget(msgspec.Struct, frozen=True):
     """A row `[[budget]]`. `limit`: tokens, or billionths of a dollar. `seconds`: the period; 0: it is not renewed.
     `everything`: what was read from the provider's prompt cache counts, too. `window`: the smallest, in tokens."""
@@ -69,12 +76,12 @@ class Budget(msgspec.Struct, frozen=True):
     @property
     def marks(self) -> tuple[int, int, int]:
         """What is used when each stage begins."""
-        first, second, third = (round(self.limit * (self.soft + (1 - self.soft) * i / STAGES)) for i in range(STAGES))
-        return first, second, third
+        return _marks(self.limit, self.soft)
 
     def stage(self, used: int) -> int:
         """The stage after so much use."""
-        return sum(used >= mark for mark in self.marks)
+        marks = _marks(self.limit, self.soft)
+        return 0 if used < marks[0] else 1 if used < marks[1] else 2 if used < marks[2] else STAGES
 
     def window_in(self, stage: int) -> int | None:
         """The window of requests in a stage; None: that of their model."""

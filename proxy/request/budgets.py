@@ -221,13 +221,13 @@ class Budgets:
         unknown = outcome.usage is None and not came and not broken
         if outcome.usage is None:
             outcome = replace(outcome, came=max(outcome.came, came))
-        else:
+        elif hold.budget.enforced:
             known = self._replies.get(hold.account.parts) or self._replies.put(
                 hold.account.parts, deque(maxlen=MAX_REPLIES)
             )
             known.append(outcome.usage.completion)
         taken = spending.of_outcome(hold.budget, self.prices, outcome)
-        if spending.is_billed(outcome) and (unknown or (hold.later and (broken or outcome.usage is None))):
+        if (unknown or (hold.later and (broken or outcome.usage is None))) and spending.is_billed(outcome):
             taken = max(taken, hold.held)
         hold.settle(taken)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -14,6 +14,10 @@ from proxy.model.budget import NANO, Budget, For, Unit
 from proxy.model.caller_rule import CallerRule
 from proxy.request.stages import Planned
 from proxy.wire.headers import Header
+
+FIGURES = {
+    unit: (f"x-plimsoll-budget-limit-{unit}".encode(), f"x-plimsoll-budget-remaining-{unit}".encode()) for unit in Unit
+}
 
 
 @dataclass(slots=True)
@@ -47,22 +51,22 @@ class Hold:
     def headers(self) -> list[Header]:
         """What the client is told: the budget and its stage, and the figures by names like those of providers' own
         limits."""
-        budget, found = self.budget, self.decision
-        window = budget.window_in(self.stage)
-        said = [budget.name, f"stage={self.stage}", *([] if window is None else [f"window={window}"])]
-        unit = budget.unit.value
-        headers: list[Header] = [(b"x-plimsoll-budget", "; ".join(said).encode())]
-        headers += [
-            (f"x-plimsoll-budget-{name}-{unit}".encode(), _figure(budget, value)) for name, value in self._figures()
-        ]
+        budget, found = self.account.budget, self.decision
+        headers: list[Header] = [_stage_header(budget, self.stage)]
+        if budget.scope is not For.ALL:  # what others use at the moment is nobody's business
+            limit, remaining = FIGURES[budget.unit]
+            headers.append((limit, _figure(budget, self.account.limit)))
+            headers.append((remaining, _figure(budget, found.left)))
         if found.resets is not None:
             headers.append((b"x-plimsoll-budget-reset", b"%d" % max(1, found.resets)))
         return headers
 
-    def _figures(self) -> Sequence[tuple[str, int]]:
-        if self.budget.scope is For.ALL:  # what others use at the moment is nobody's business
-            return ()
-        return ("limit", self.account.limit), ("remaining", self.decision.left)
+
+@lru_cache(maxsize=512)
+def _stage_header(budget: Budget, stage: int) -> Header:
+    window = budget.window_in(stage)
+    said = [budget.name, f"stage={stage}", *([] if window is None else [f"window={window}"])]
+    return b"x-plimsoll-budget", "; ".join(said).encode()
 
 
 def _figure(budget: Budget, amount: int) -> bytes:
@@ -89,7 +93,8 @@ def not_sent(planned: Planned, error: ClientError, result: str = "") -> Planned:
 
 def unheld(account: Account) -> Hold:
     """What is told of a budget that changes nothing, for a request that holds nothing."""
-    return Hold(account, 0, account.current_stage, account.state())
+    found = account.state()
+    return Hold(account, 0, found.stage, found)
 
 
 def used_up(hold: Hold) -> ClientError:

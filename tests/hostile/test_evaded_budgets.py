@@ -127,3 +127,25 @@ def test_M22_metrics_forget_a_budget_that_no_rule_has_any_more(tmp_path: Path) -
         metrics = one.proxy.ask(path="/metrics", admin=True).body.decode().splitlines()
         series = [line for line in metrics if line.startswith("plimsoll_budget_stage{")]
         assert len(series) == 1 and 'budget="large"' in series[0]
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": SHORT},
+    COMPLETIONS: {"prompt": "word " * 300},
+    RESPONSES: {"input": "word " * 300},
+    "/v1/embeddings": {"input": "word " * 300},
+    "/v1/messages": {"messages": SHORT, "max_tokens": 50},
+    "/api/chat": {"messages": SHORT},
+    "/api/generate": {"prompt": "word " * 300},
+}
+
+
+def test_M22_each_api_says_for_good_that_a_budget_is_used_up_in_a_stream_too(tmp_path: Path) -> None:
+    with budgeted(tmp_path, rules(tokens=50, over="refuse")) as one:
+        for path, body in ASKED.items():
+            for stream in ({},) if path == "/v1/embeddings" else ({}, {"stream": True}):
+                got = one.proxy.ask({"model": "gpt-4o", **body, **stream}, path, key=TEAM)
+                assert (got.status, got.headers["x-should-retry"]) == (403, "false"), path
+                assert got.headers["content-type"] == "application/json" and "retry-after" not in got.headers
+                assert "is used up" in json.dumps(got.json["error"])
+        assert not one.sent()

@@ -79,7 +79,7 @@ class Aggregator:
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Adds outcomes."""
-        groups: dict[tuple[str, ...], list[Outcome]] = {}
+        groups: dict[tuple[str | int, ...], list[Outcome]] = {}
         for outcome in outcomes:
             groups.setdefault(KEY(outcome), []).append(outcome)
         for key, members in groups.items():

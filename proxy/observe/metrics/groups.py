@@ -27,6 +27,8 @@ class Key(NamedTuple):
     upstream: str
     caller: str
     shape: str
+    budget: str
+    stage: int
 
 
 KEY = attrgetter(*Key._fields)

@@ -97,17 +97,7 @@ class Metric:
 def eventful(o: Outcome) -> object:
     """Whether an outcome has what rows with `samples` read; most have not, and cost nothing more."""
     changed = o.notes or o.planned_result or o.too_long
-    return (
-        changed
-        or o.refusals
-        or o.uncounted
-        or o.truncated
-        or o.unmoved_by
-        or o.bytes_in
-        or o.bytes_out
-        or o.phases
-        or o.budget
-    )
+    return changed or o.refusals or o.uncounted or o.truncated or o.unmoved_by or o.bytes_in or o.bytes_out or o.phases
 
 
 def _cuts(notes: Iterable[Note]) -> Samples:
@@ -170,8 +160,7 @@ METRICS = (
         "plimsoll_budget_requests_total",
         "Requests under a budget of callers.toml, by its name, and the stage that it was in (0 to 3).",
         ("budget", "stage"),
-        labels_of=None,
-        samples=lambda o: [((o.budget, str(o.stage)), 1)] if o.budget else [],
+        lambda group: (group.key.budget, str(group.key.stage)) if group.key.budget else None,
         base="",
     ),
     Metric(
