@@ -12,7 +12,7 @@ from proxy.http.memory_budget import Budget, Room
 from proxy.model.outcome import Refusal, Usage
 from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.backend import Backend
-from proxy.request.budgets import is_hidden
+from proxy.request.budgets import is_hidden, readable
 from proxy.request.refusal_detection import RefusalDetector, came_to_nothing, plainly, unreadable
 from proxy.request.restated_answers import change_of
 from proxy.request.split_requests import PieceSender
@@ -57,8 +57,10 @@ class Attempts:
         headers: Sequence[Header] = received.headers
         if payload is not received.body:
             headers = [h for h in headers if h[0] not in OF_THE_BODY]
-        if record.unreadable or change_of(planned) is not None or is_hidden(received):  # the answer has to be read
+        if record.unreadable or change_of(planned) is not None:  # the answer has to be read
             headers = plainly(headers)
+        elif is_hidden(received):
+            headers = readable(headers)
         headers = record.attempt(headers, backend.name)
         if planned.pieces:
             answer = await self._in_pieces(planned, target, backend, headers)

@@ -46,13 +46,13 @@ from proxy.request.totals import Totals
 from proxy.request.work import HEAVY_BYTES
 from proxy.upstreams.models_listing import Headers
 from proxy.wire.coding import KNOWN
-from proxy.wire.headers import value_of
+from proxy.wire.headers import Header, value_of
 from proxy.wire.scan import NotUnderstood
 
 WAIT_S = 10.0  # for requests under way that hold what is left
 POLL_S = 0.25  # between two tries while it waits: what other replicas settle is seen then
 MAX_REPLIES, MAX_KNOWN = 64, 4_096  # the latest replies of an account, and accounts of which they are known
-EVERYBODY = b""
+EVERYBODY, ENCODINGS = b"", b"accept-encoding"
 UNCOUNTED_REPLY = "its reply is fetched later, and it names no limit for that"
 
 Labels = tuple[str, ...]
@@ -80,8 +80,19 @@ def is_hidden(received: Received) -> bool:
     rule = received.controls.rule
     if rule is None or rule.budget is None or not rule.budget.enforced:
         return False
-    named = (value_of(received.headers, b"accept-encoding") or b"identity").lower().decode("latin-1")
-    return any(coding.partition(";")[0].strip() not in KNOWN for coding in named.split(","))
+    named = value_of(received.headers, ENCODINGS)
+    return named is not None and not all(map(_is_read, named.split(b",")))
+
+
+def readable(headers: Headers) -> list[Header]:
+    """The headers of a request, with those of the codings that it accepts which are read here."""
+    named = (value_of(headers, ENCODINGS) or b"").split(b",")
+    read = b",".join([coding for coding in named if _is_read(coding)]).strip() or b"identity"
+    return [*(header for header in headers if header[0] != ENCODINGS), (ENCODINGS, read)]
+
+
+def _is_read(coding: bytes) -> bool:
+    return coding.partition(b";")[0].strip().lower().decode("latin-1") in KNOWN
 
 
 @dataclass(slots=True)
