@@ -31,6 +31,8 @@ def drawn(found: dict[str, Any], view: View) -> RenderableType:
     for title, key in GROUPS:
         if shows_group(first, key):
             parts += [Text(), _groups(title, first[key], view)]
+    if first["budgets"]:
+        parts += [Text(), _budgets(first["budgets"], view)]
     if any(column["steps"] for column in columns):
         parts += [Text(), _steps(columns, view)]
     for cut in first["worst"]:
@@ -100,6 +102,23 @@ def _groups(title: str, groups: Sequence[dict[str, Any]], view: View) -> Text:
         for group in groups[:MOST_SHOWN]
     ]
     head = (title, "requests", "cut", "over", "refused", "answered", "tokens", "removed", "cost net", "saved net")
+    return named_table(head, rows, view)
+
+
+def _budgets(found: Sequence[dict[str, Any]], view: View) -> Text:
+    """What budgets did: requests by the stage in which they were planned, and those that were refused."""
+    rows = [
+        (
+            f"{one['budget']}: {one['name']}",
+            one["over"],
+            one["limit"],
+            one["most"],
+            f"{one['share']:.0%}",
+            *(f"{count:,}" for count in (*one["stages"], one["refused"])),
+        )
+        for one in found[:MOST_SHOWN]
+    ]
+    head = ("budget: caller", "over", "limit", "most used", "", *(f"stage {i}" for i in range(4)), "refused")
     return named_table(head, rows, view)
 
 

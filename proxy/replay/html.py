@@ -31,6 +31,7 @@ def page(report: dict[str, Any]) -> str:
         _tiles(first) if planned else "",
         _section("At a glance", _charts(first)) if planned else "",
         _section("By caller", _groups("caller", first["callers"])) if planned else "",
+        _budgets(first["budgets"]),
         _unpriced(first),
         _recorded(report["figures_only"]),
         _section("By model", _groups("model", first["models"])) if planned else "",
@@ -266,6 +267,32 @@ def _steps(columns: Sequence[dict[str, Any]]) -> str:
         rows.append([_name(name), *(f"{one['tokens']:,} ({one['requests']:,})" if one else "" for one in found)])
     said = _note("Tokens that were removed, and of how many requests.")
     return said + _table(["step", *titles], rows) if rows else _note("No step changed anything.")
+
+
+def _budgets(found: Sequence[dict[str, Any]]) -> str:
+    """What budgets did, and when their stages began."""
+    if not found:
+        return ""
+    head = ("budget", "caller", "over", "limit", "most used", "", *(f"stage {i}" for i in range(4)), "refused")
+    rows = [
+        [
+            _name(one["budget"]),
+            _name(one["name"]),
+            *(escape(one[key]) for key in ("over", "limit", "most")),
+            f"{one['share']:.0%}",
+            *(number(count) for count in (*one["stages"], one["refused"])),
+        ]
+        for one in found[:MOST_SHOWN]
+    ]
+    begun = [
+        [_name(one["budget"]), _name(one["name"]), escape(_when(change["at"])), number(change["stage"])]
+        for one in found
+        for change in one["changes"]
+    ][:MOST_SHOWN]
+    table = _table(("budget", "caller", "time", "stage that began"), begun, texts=(1, 2)) if begun else ""
+    said = _note("Requests by the stage for which they were planned; the most that one period used, and its share.")
+    shown = _table(head, rows, texts=(1, 2))
+    return _section("Budgets", said + shown + (_details("When stages began", table) if table else ""))
 
 
 def _unpriced(column: dict[str, Any]) -> str:

@@ -22,6 +22,7 @@ from proxy.config.settings import Settings
 from proxy.errors import ClientError
 from proxy.fit.prompt_cache import Pieces
 from proxy.model.api import Api
+from proxy.model.budget import STAGES, Budget
 from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.lenient_json import raw_fields
 from proxy.model.plan import Draft, Plan
@@ -35,6 +36,7 @@ from proxy.wire.controls import AS, PREFIX
 from proxy.wire.report import figures
 from proxy.wire.rows import as_json, rows
 
+WINDOW = PREFIX + b"window"
 NUMBERS = re.compile(r"\d+")
 MAX_ROWS = 200  # of a cut that is shown
 MAX_TEXT = 4_000  # characters of a message that is shown
@@ -79,6 +81,8 @@ class Planned(msgspec.Struct, frozen=True):
     sent. `too_long`: its upstream would have refused it. `unplanned`: why there is no plan. `report`: the figures as
     `/inspect` has them, if they were asked for. `tier`: of service, as it was asked for. `caller`: whose rule of
     callers.toml it is under; empty: none's. `changes`: False if nothing may be changed, by its rule.
+    `budget`: of its rule, by which callers that have no name have one each (`anybody`). `staged`: the same request in
+    the stages of its budget, where these change it. `denied`: its budget is used up.
     """
 
     api: str = ""
@@ -102,6 +106,10 @@ class Planned(msgspec.Struct, frozen=True):
     tier: str = ""
     caller: str = ""
     changes: bool = True
+    budget: Budget | None = None
+    anybody: bool = False
+    staged: tuple[Planned, ...] = ()
+    denied: bool = False
 
     @property
     def changed(self) -> bool:
@@ -164,7 +172,28 @@ class Planning:
         api = self._api(recorded, "" if column.model else recorded.model)
         headers = (*column.headers(recorded.headers), *_callers(recorded))
         made = await self.services.inspecting.planned(api, body, headers)
-        return self._result(made), made.descent.plan
+        found, rule = self._result(made), made.received.controls.rule
+        if rule is None or rule.budget is None:
+            return found, made.descent.plan
+        staged = await self._staged(api, body, headers, rule.budget, made.received.controls.window)
+        return replace(found, budget=rule.budget, anybody=rule.anybody, staged=staged), made.descent.plan
+
+    async def _staged(
+        self, api: Api, body: bytes, headers: Headers, budget: Budget, asked: int | None
+    ) -> tuple[Planned, ...]:
+        """A request in each stage of its budget; nothing where the smallest window changes nothing."""
+        found: list[Planned] = []
+        for stage in range(STAGES, 0, -1):
+            window = budget.window_in(stage)
+            if window is None:
+                return ()
+            size = window if asked is None else min(window, asked)
+            kept = tuple(header for header in headers if header[0] != WINDOW)
+            made = await self.services.inspecting.planned(api, body, (*kept, (WINDOW, b"%d" % size)))
+            found.insert(0, self._result(made._replace(changes=made.received.may_change)))
+            if not found[0].changed and found[0].possible:
+                return (found[0],) * stage + tuple(found[1:]) if len(found) > 1 else ()
+        return tuple(found)
 
     def _result(self, made: DryRun) -> Planned:
         plan, prompt, head = made.descent.plan, made.descent.prompt, made.scanned.scan.head

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy import __version__
+from proxy.replay.agreement import Errors
+from proxy.replay.budgets import BudgetSums
 from proxy.replay.engine import Result
 from proxy.replay.order import Coverage
 from proxy.replay.plan_worker import Column, Cut
 from proxy.replay.prices import PricesAt
 from proxy.replay.series import STEP, OverTime
-from proxy.replay.sums import Errors, FiguresOnly, StepSums, Sums, Tally, WithoutPrice
+from proxy.replay.sums import FiguresOnly, StepSums, Sums, Tally, WithoutPrice
 
 MOST_SHOWN = 20  # rows of a table
 FIGURES_ONLY = (
@@ -119,6 +121,7 @@ def _column(column: Column, tally: Tally, files: Sequence[str]) -> dict[str, Any
         "apps": _groups(tally.apps),
         "callers": _groups(tally.callers),
         "without_price": _unpriced(tally.unpriced),
+        "budgets": [_budget(one) for one in tally.ledger.all()],
         "steps": _steps(tally.steps),
         "loads": {"step": STEP, "as_sent": tally.loads.asked, "fitted": tally.loads.sent},
         "over_time": _over_time(tally.over_time),
@@ -139,6 +142,7 @@ def _sums(s: Sums) -> dict[str, Any]:
         "cut": s.cut,
         "unfit": s.unfit,
         "held": s.held,
+        "over_budget": s.denied,
         "too_long": s.too_long,
         "answered": s.answered,
         "recorded_refusals": s.refused,
@@ -186,6 +190,24 @@ def _ordered(groups: Mapping[str, Sums]) -> list[tuple[str, Sums]]:
 
 def _groups(groups: Mapping[str, Sums]) -> list[dict[str, Any]]:
     return [{"name": name, **_sums(sums)} for name, sums in _ordered(groups)]
+
+
+def _budget(found: BudgetSums) -> dict[str, Any]:
+    """What a budget did to the requests of one name. `used` and `most` are in its unit, in all and in one period."""
+    budget = found.budget
+    return {
+        "budget": budget.name,
+        "name": found.name,
+        "over": str(budget.over),
+        "limit": budget.text(budget.limit),
+        "seconds": budget.seconds,
+        "used": budget.text(found.used),
+        "most": budget.text(found.most),
+        "share": found.most / budget.limit,
+        "stages": found.stages,
+        "refused": found.refused,
+        "changes": [{"at": at, "stage": stage} for at, stage in found.changes],
+    }
 
 
 def _unpriced(found: Counter[WithoutPrice]) -> list[dict[str, Any]]:

@@ -16,9 +16,13 @@ from typing import NamedTuple
 from proxy.apis import apis
 from proxy.fit.money import CACHES, DEFAULT_CACHE, Prices, PromptCache, Sum, Unpriced, in_tier, paid, price, prices_for
 from proxy.fit.prompt_cache import Hit, PrefixStore
+from proxy.fit.spending import amount
+from proxy.model.budget import STAGES
 from proxy.model.outcome import Usage
 from proxy.model.structs import replace
 from proxy.observe.metrics.costs import Trust
+from proxy.replay.agreement import Errors
+from proxy.replay.budgets import Booking, Ledger
 from proxy.replay.engine import Result, is_among
 from proxy.replay.plan_worker import Cut, Planned
 from proxy.replay.prices import PricesAt, no_prices
@@ -31,42 +35,7 @@ NEAR = 0.8  # the load from which a request is near its window
 MAX_GROUPS = 200  # models, or apps, that are told apart
 OTHERS, UNNAMED = "(others)", "(unnamed)"
 NOTABLE = 1_024  # tokens of a prompt from which providers cache
-CLOSE_SHARE = 0.01  # an error of no more than this is close
 CACHES_BY_API = {api.name: CACHES[api.server.prompt_cache] for api in apis() if api.server.prompt_cache}
-
-
-@dataclass(slots=True)
-class Errors:
-    """Errors of estimates against what was reported, as shares: a histogram in steps of 0.1 %, up to 100 %."""
-
-    count: int = 0
-    estimated: int = 0
-    reported: int = 0
-    within: int = 0
-    _shares: Counter[int] = field(default_factory=Counter)
-
-    def add(self, estimated: int, reported: int, whole: int) -> None:
-        """Adds an estimate. Its error is a share of `whole`."""
-        share = abs(estimated - reported) / whole if whole else 0.0
-        self.count += 1
-        self.estimated += estimated
-        self.reported += reported
-        self.within += share <= CLOSE_SHARE
-        self._shares[min(1000, round(1000 * share))] += 1
-
-    def quantile(self, part: float) -> float | None:
-        """The error that a part of all errors does not exceed; None without any."""
-        seen = 0
-        for share in sorted(self._shares):
-            seen += self._shares[share]
-            if seen >= part * self.count:
-                return share / 1000
-        return None
-
-    @property
-    def mean(self) -> float | None:
-        """The mean of the errors' sizes."""
-        return sum(share * n for share, n in self._shares.items()) / 1000 / self.count if self.count else None
 
 
 @dataclass(slots=True)
@@ -75,11 +44,11 @@ class Sums:
 
     `guessed`: requests for models whose window is not known; they are taken to fit. `near`, `over`: requests by load as
     they were sent. `too_long`: what their upstreams would have refused; of these `answered` would have been made to
-    fit. `unfit`: those that could not; `held`: those whose caller's rule lets nothing be changed. `refused`: of those
-    that are too long, the ones that were refused when they were recorded. `cached_*`: tokens that the provider's cache
-    holds, of what clients sent and of what would have been sent; `cut_*`: the same of requests that were cut.
-    `asked_*`, `sent_*`: costs of requests that fit as they were sent; `rescued_net`: of those that did not, and were
-    made to fit.
+    fit. `unfit`: those that could not; `held`: those whose caller's rule lets nothing be changed; `denied`: those whose
+    budget is used up. `refused`: of those that are too long, the ones that were refused when they were recorded.
+    `cached_*`: tokens that the provider's cache holds, of what clients sent and of what would have been sent; `cut_*`:
+    the same of requests that were cut. `asked_*`, `sent_*`: costs of requests that fit as they were sent;
+    `rescued_net`: of those that did not, and were made to fit.
     """
 
     requests: int = 0
@@ -91,6 +60,7 @@ class Sums:
     answered: int = 0
     unfit: int = 0
     held: int = 0
+    denied: int = 0
     cut: int = 0
     prompt: int = 0
     prompt_sent: int = 0
@@ -120,7 +90,8 @@ class Sums:
         self.near += not p.over and p.load >= NEAR and not p.guessed
         self.too_long += p.too_long
         self.answered += p.too_long and p.possible
-        self.unfit += not p.possible and p.changes
+        self.unfit += not p.possible and p.changes and not p.denied
+        self.denied += p.denied
         self.held += not p.changes
         self.cut += p.prompt_sent != p.prompt
         self.prompt += p.prompt
@@ -224,6 +195,7 @@ class Tally:
     rules: Counter[str] = field(default_factory=Counter)
     loads: Loads = field(default_factory=Loads)
     over_time: OverTime = field(default_factory=OverTime)
+    ledger: Ledger = field(default_factory=Ledger)
     _shares: dict[int, float] = field(default_factory=dict)
     _cuts: dict[int, tuple[Result, Cut]] = field(default_factory=dict)
     _trust: dict[str, Trust] = field(default_factory=dict)
@@ -232,7 +204,8 @@ class Tally:
 
     def add(self, result: Result, place: int) -> None:
         """Adds the result of one request under the column at this place."""
-        p, recorded = result.planned[place], result.placed.recorded
+        recorded = result.placed.recorded
+        p, booking = self._booked(result.planned[place], recorded)
         groups = self._groups(p, recorded)
         for sums in groups:
             sums.add(p, recorded)
@@ -243,9 +216,35 @@ class Tally:
             self.rules[p.caller] += 1
         for step in p.steps:
             _count(self.steps, step.name, step.before, step.after)
-        self._add_money(p, recorded, groups)
+        usage = self._add_money(p, recorded, groups)
+        if booking is not None and p.possible:
+            booking.settle(self._amount(p, recorded, usage))
         if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
             self._keep(result, cut)
+
+    def _booked(self, p: Planned, recorded: Recorded) -> tuple[Planned, Booking | None]:
+        """A request as it is planned in the stage of its budget, or in a later one that has room; refused where none
+        has."""
+        booking = None if p.unplanned else self.ledger.open(p, recorded)
+        if booking is None or p.budget is None:
+            return p, None
+        for stage in range(booking.stage, STAGES + 1):
+            booking.planned = stage
+            found = p.staged[stage - 1] if stage and p.staged else p
+            usage = _billed(found.prompt_sent, Hit(), 1.0, recorded.usage)
+            if not found.possible or booking.admits(self._amount(replace(found, budget=p.budget), recorded, usage)):
+                return replace(found, budget=p.budget), booking
+            if not p.staged:
+                break
+        booking.refuse()
+        return replace(p, possible=False, denied=True), booking
+
+    def _amount(self, p: Planned, recorded: Recorded, usage: Usage) -> int:
+        """What a request takes from its budget."""
+        assert p.budget is not None
+        prices = self.prices(recorded)
+        upstream = "" if recorded.upstream is None or self.moved else recorded.upstream
+        return amount(p.budget, prices, (p.model_sent, upstream), in_tier(usage, p.tier))
 
     def _keep(self, result: Result, cut: Cut) -> None:
         """Keeps a cut if it is among the worst, of which each conversation has one."""
@@ -262,7 +261,8 @@ class Tally:
         caller = p.caller or recorded.name or recorded.app or recorded.caller
         return self.total, _group(self.models, p.model), _group(self.apps, recorded.app), _group(self.callers, caller)
 
-    def _add_money(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...]) -> None:
+    def _add_money(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...]) -> Usage:
+        """Adds what a request costs. Returns the usage of what would be sent."""
         prices = self._prices(p, recorded)
         at, usage = recorded.at or 0.0, recorded.usage
         asked = self._hit(self._asked, recorded.caller, p, at, cache_of(prices[0], p.api), sent=False)
@@ -285,6 +285,7 @@ class Tally:
         if not p.guessed:
             self.loads.add(p.load, p.load_sent)
         self._compare(p, recorded, asked, trust)
+        return usages[1]
 
     def _prices(self, p: Planned, recorded: Recorded) -> tuple[Prices | None, Prices | None]:
         """The prices of the model that was asked for, and of the one that would be sent."""

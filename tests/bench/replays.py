@@ -29,13 +29,14 @@ from proxy.config.settings import Settings, read_settings
 from proxy.config.windows import load_windows
 from proxy.fit.money import PromptCache
 from proxy.fit.prompt_cache import PrefixStore
+from proxy.replay.agreement import Errors
 from proxy.replay.engine import Options, results
 from proxy.replay.files import Source, files_of
 from proxy.replay.order import Coverage, Placed, in_order
 from proxy.replay.plan_worker import Column, Planned
 from proxy.replay.prices import RecordedPrices
 from proxy.replay.report import Replay
-from proxy.replay.sums import Errors, cache_of
+from proxy.replay.sums import cache_of
 from tests.bench.arguments import existing
 
 SECONDS = 60

@@ -296,3 +296,24 @@ def test_M5_a_recording_through_another_provider_has_its_prices(
     alone = told(capsys, str(log))
     assert there["columns"][0]["total"]["money"]["priced"] == 1 and there["input"]["unknown_upstreams"] == []
     assert alone["columns"][0]["without_price"] and alone["input"]["unknown_upstreams"] == ["groq"]
+
+
+def test_a_budget_does_to_the_recorded_requests_what_it_would_have_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rules").mkdir()
+    budget = '[[budget]]\nname = "daily"\nper = "1d"\ntokens = 150000\ncount = "all"\nwindow = 4000\nsoft = 0.3\n'
+    caller = '[[caller]]\nname = "search"\nmatch = { headers = ["search"] }\nbudget = "daily"\n'
+    log = recorded(tmp_path / "r.jsonl", *[{"caller_name": "search"}] * 4)
+
+    def column(over: str) -> Any:
+        (tmp_path / "rules" / "callers.toml").write_text(f'{budget}over = "{over}"\n{caller}')
+        return told(capsys, "--rules", str(tmp_path / "rules"), str(log))["columns"][0]
+
+    fitted, refused, observed = column("fit"), column("refuse"), column("observe")
+    assert (fitted["total"]["cut"], fitted["total"]["over_budget"]) == (3, 0) and fitted["budgets"][0]["stages"][0] == 1
+    assert (refused["total"]["cut"], refused["total"]["over_budget"]) == (0, 3)
+    assert (observed["total"]["cut"], observed["total"]["over_budget"]) == (0, 0)
+    assert observed["budgets"][0]["share"] > 1 and fitted["budgets"][0]["share"] < 1
+    out = ended(capsys, "replay", "--rules", str(tmp_path / "rules"), "--html", str(tmp_path / "p.html"), str(log))[1]
+    assert "daily: search" in out and "<h2>Budgets</h2>" in (tmp_path / "p.html").read_text()

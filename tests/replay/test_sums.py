@@ -15,7 +15,7 @@ from proxy.replay.order import Placed
 from proxy.replay.plan_worker import Cut, Planned, Step
 from proxy.replay.prices import no_prices
 from proxy.replay.recorded import Figures, Recorded
-from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, Errors, FiguresOnly, Tally, WithoutPrice
+from proxy.replay.sums import MAX_GROUPS, OTHERS, UNNAMED, FiguresOnly, Tally, WithoutPrice
 from proxy.replay.values import MAX_NAME
 
 PRICES = Prices(Rates(1.0, 10.0, 0.1))
@@ -181,17 +181,6 @@ def test_the_worst_cuts_are_kept_one_of_each_conversation() -> None:
     cuts = (result(planned(sent=sent, talk=talk), float(i), cut=True) for i, (sent, talk) in enumerate(talks))
     found = tally(*cuts)
     assert [cut.planned.prompt_sent for _, cut in found.worst] == [900, 2_000, 4_000]
-
-
-def test_errors_have_quantiles() -> None:
-    errors = Errors()
-    assert errors.mean is None and errors.quantile(0.5) is None
-    for estimated in (100, 100, 100, 150, 900):
-        errors.add(estimated, 100, 100)
-    assert (errors.quantile(0.5), errors.quantile(0.8), errors.quantile(0.95)) == (0.0, 0.5, 1.0)
-    assert errors.mean == pytest.approx(0.3) and errors.within == 3
-    errors.add(5, 0, 0)
-    assert errors.within == 4
 
 
 def test_figures_alone_are_those_of_the_recording() -> None:
