@@ -79,6 +79,8 @@ def hint(name: str, known: Sequence[str]) -> str:
     """What is added to the error on an unknown command or flag; empty if it is like none."""
     if name == "--config":
         return f"; {NO_FILE}"
+    if name in known:
+        return "; it is one of other commands"
     similar = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     return f"; did you mean {similar[0]}?" if similar else ""
 

@@ -41,6 +41,7 @@ ALLOWED = {
     ("observe", "messages"): "a figure of the page's list of requests",
     ("observe", "text"): "a format of the log",
     ("observe", "usage"): "a value of a metric's label",
+    ("observe", "cost"): "a figure of the page's periods",
     ("observe", "output"): "a value of a metric's label",
 }
 

@@ -101,3 +101,7 @@ def test_U11_an_empty_key_is_told_and_no_key_is_not() -> None:
 def test_U12_a_window_takes_thousands(capsys: pytest.CaptureFixture[str], long: str) -> None:
     found = [ended(capsys, "inspect", "--json", "--window", text, long)[1] for text in ("4k", "4000")]
     assert found[0] == found[1] != ""
+
+
+def test_U12_a_flag_of_another_command_is_not_what_was_meant() -> None:
+    assert hint("--upstream", ("serve", "--upstream")) == "; it is one of other commands"
