@@ -35,6 +35,7 @@ BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 
 WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
 MAX_QUEUED_WRITES = 10_000  # further writes are dropped
 # What a server says that answers others: it is full, or read-only, or does not permit the command.
+LATE = "TimeoutError"  # redis-py's, and asyncio's
 REFUSED = frozenset(
     ("ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer", "ReadOnlyError", "OutOfMemoryError")
 )
@@ -210,7 +211,7 @@ class Remote:
                 self.stats.skipped += 1
                 return None
             try:
-                found = await operation(self.backend)
+                found = await self._twice(operation)
             except BackendError as error:
                 if str(error) in REFUSED:
                     self._record_refusal(str(error))
@@ -220,6 +221,16 @@ class Remote:
         if self.account_breaker.closed:
             self.account_breaker.record_success()
         return found
+
+    async def _twice(self, operation: Callable[[Backend], Awaitable[T]]) -> T:
+        """The result of an operation that counts nothing twice. One that is late is repeated: a loop that was busy for
+        longer than a command may take finds its timer due beside the answer that has come."""
+        try:
+            return await operation(self.backend)
+        except BackendError as error:
+            if str(error) != LATE:
+                raise
+        return await operation(self.backend)
 
     def write(self, name: bytes, value: bytes, seconds: float) -> None:
         """Queues a value with its time to live. A value that is too large or finds the queue full is dropped."""

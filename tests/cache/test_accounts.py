@@ -15,7 +15,7 @@ import pytest
 from proxy.cache.account_script import GRANTED, HELD, LEASE_MS, USED_UP
 from proxy.cache.accounts import KEEP_S, MAX_ACCOUNTS, Account, Accounts
 from proxy.cache.keyring import Keyring
-from proxy.cache.redis import backend_from_url
+from proxy.cache.redis import COMMAND_TIMEOUT_S, backend_from_url
 from proxy.cache.remote import SLOW, Remote
 from proxy.model.budget import Budget, For, Over
 from tests.redis_server import RedisServer, redis_server
@@ -387,5 +387,24 @@ def test_names_and_values_in_redis_show_nobody() -> None:
         await spend(made[0].of(BUDGET, b"sk-secret-key", named=False), 7)
         name = server.cli("KEYS", "*budget*").decode().strip()
         assert b"secret" not in name.encode() + server.cli("HGETALL", name)
+
+    shared(body)
+
+
+def test_a_worker_that_is_busy_for_longer_than_a_command_may_take_still_asks() -> None:
+    """The timer of a command runs while nothing else does: an answer that has come is then taken for late."""
+
+    async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
+        one, other = accounts_of(made)
+        await spend(one, 100)
+        for steps in range(12):  # until its command is sent, and its answer is waited for
+            asked = asyncio.create_task(one.hold(10))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            time.sleep(1.5 * COMMAND_TIMEOUT_S)
+            assert (await asked).answer == GRANTED
+            assert one.link.reachable
+        assert (await other.hold(781)).answer == HELD
+        assert (await other.hold(780)).answer == GRANTED
 
     shared(body)
