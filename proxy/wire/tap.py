@@ -20,6 +20,7 @@ from proxy.wire.sse import END, events, with_lf
 
 # Bytes of a response that are kept, its last ones. All that counts in a stream is at its end: finish reason, usage and
 # the end event; an error is the last event, too. A plain response may report its usage before its content.
+SEVERAL = 2  # tokens in an event, by its bytes: the words of one token each have less
 KEEP_STREAM = 32_768
 KEEP_JSON = 262_144
 FIRST_EVENTS = 4  # of a stream, among which one names the response's id: the first of what is kept may be half an event
@@ -129,14 +130,15 @@ class Tap:
     @property
     def came(self) -> int:
         """About how many tokens of a reply came in a stream: one in each of its events, as most servers send them, or
-        as many as its text has."""
+        as many as its text has, where that is several in each."""
         if self._kind not in STREAMS or not self._size:
             return 0
         data, end = b"".join(self._kept), ndjson.END
         if self._kind == STREAM:
             data, end = with_lf(data), END
         events = data.split(end)[:-1]
-        return round(max(len(events), sum(map(_text_in, events)) // BYTES_PER_TOKEN) * self._total / self._size)
+        texts = sum(map(_text_in, events)) // BYTES_PER_TOKEN
+        return round((texts if texts > SEVERAL * len(events) else len(events)) * self._total / self._size)
 
     def _inflated(self, chunk: bytes) -> bytes:
         if self._inflate is None:

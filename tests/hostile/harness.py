@@ -151,7 +151,7 @@ class Running:
     def connection(self, timeout: float = 60, admin: bool = False) -> http.client.HTTPConnection:
         """A connection to the proxy: all requests on it meet the same worker."""
         port = self.admin_port if admin else self.port
-        if any('"https://' in line for line in self.lines):
+        if any('"at":"https://' in line for line in self.lines):
             unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
             return http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=unverified)

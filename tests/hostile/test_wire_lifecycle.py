@@ -266,9 +266,11 @@ def test_D60_a_soak_with_clients_that_leave_keeps_nothing(place: Place) -> None:
 def test_D61_nothing_that_lasts_is_measured_by_a_clock_that_may_jump() -> None:
     """The time of day is only told: in log lines, in what replicas tell each other (when a proof ends), in spans and
     metrics, on the page, in recordings (whose age a restart must not reset), and in the field `created` of an answer of
-    our own."""
+    our own; and where all replicas must mean the same day: labels that nobody uses any more, and the period of a budget
+    while the clock of Redis is not heard."""
     telling = {"proxy/observe/log.py", "proxy/cache/model_records.py", "proxy/cache/accepted_callers.py"}
     telling |= {"proxy/request/tracing.py"}
+    telling |= {"proxy/request/endings.py", "proxy/cache/agreed_labels.py", "proxy/cache/accounts.py"}
     telling |= {"proxy/request/gateway.py", "proxy/config/reload.py", "proxy/bootstrap.py"}
     telling |= {"proxy/observe/recent.py", "proxy/admin/page.py"}
     telling |= {"proxy/observe/recording/recorder.py", "proxy/observe/recording/recording_files.py"}
