@@ -59,7 +59,7 @@ def test_B16_the_time_that_it_adds_is_what_was_measured_last() -> None:
     table = section[section.rindex("| body, clients at once |") :].partition("\n\n")[0]
     added = dict(re.findall(r"^\| ([\w ]+, \d+) \|.*\| (-?[\d.]+), [\d.]+ ms \|$", table, re.MULTILINE))
     assert "a fifth of a millisecond" in text_of(README) and float(added["1 KB, 1"]) <= 0.2
-    assert "one and a half to two milliseconds where sixteen ask" in " ".join(text_of(README).split())
+    assert "one and a half to two milliseconds where sixteen clients ask" in " ".join(text_of(README).split())
     assert all(1.4 <= float(added[case]) <= 2.1 for case in ("1 KB, 16", "40 KB, 16"))
 
 
