@@ -358,7 +358,7 @@ def talk_of(place: Place) -> str:
 def fates(place: Place) -> Sequence[str]:
     """How many messages are gone, why, and which came back."""
     found = place.read(f"/api/{talk_of(place)[2:]}")
-    back = next(one["index"] for one in found["messages"] if any(change["back"] for change in one["changes"]))
+    back = next(one["index"] for one in found["messages"] if one["changes"] and one["changes"][-1]["back"])
     return f"Not sent now: {found['gone']} messages", "and no room, since #", f"Came back: #{back}"
 
 
