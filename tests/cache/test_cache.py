@@ -459,6 +459,7 @@ def test_a_burst_of_requests_goes_on_without_waiting_for_connections(server: Red
 def test_what_waits_to_be_written_is_written_at_the_end(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.cache.cache.CLOSE_TIMEOUT_S", 20.0)
     monkeypatch.setattr(caching, "COMMAND_TIMEOUT_S", 20.0)
+    monkeypatch.setattr("proxy.cache.remote.PROBE_TIMEOUT_S", 20.0)
 
     async def test(one: Cache) -> None:
         await until(lambda: server.cli("CLIENT", "LIST").count(b"cmd=mget"))

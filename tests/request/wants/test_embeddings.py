@@ -100,7 +100,7 @@ def test_nobody_is_asked_who_must_not_be_and_what_is_known_is_told() -> None:
 
 def test_a_long_history_is_asked_for_in_parts_but_never_without_end() -> None:
     async def check() -> None:
-        async with embedding() as (up, _, found):
+        async with embedding(PLIMSOLL_EMBEDDINGS_TIMEOUT="20s") as (up, _, found):
             assert len(await found.fulfil(many(2 * BATCH + 1), ALICE)) == 2 * BATCH + 1
             assert sorted(len(asked(r)) for r in up.requests) == [1, BATCH, BATCH]
             known = await found.fulfil(many(MOST_TEXTS + 2 * BATCH + 2), ALICE)
