@@ -47,12 +47,8 @@ for _, amount in ipairs(redis.call('HVALS', KEYS[1])) do sum = sum + (tonumber(a
 return {sum, math.max(0, redis.call('PTTL', KEYS[1]))}
 """
 SHA = sha1(SCRIPT.encode()).hexdigest()  # by which Redis knows it
-ANSWERS = (
-    NoScriptError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ResponseError,
-)  # of a server that others need not replace
+# Errors of a server that answers: the connection to it is not the trouble.
+ANSWERS = (NoScriptError, NoPermissionError, OutOfMemoryError, ResponseError)
 Client = redis.asyncio.Redis | RedisCluster
 Cleanup = Callable[[], Awaitable[None]]
 

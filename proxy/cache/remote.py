@@ -34,8 +34,8 @@ BATCH_DELAY_S = 0.05  # how long writes are collected into one batch
 BATCH_SIZE = 50  # writes of one round trip: redis-py blocks the event loop for 50 us for each
 WRITE_PAUSE_S = 0.005  # pause between two batches of a longer queue
 MAX_QUEUED_WRITES = 10_000  # further writes are dropped
-# What a server says that answers others: it is full, or read-only, or does not permit the command.
 LATE = "TimeoutError"  # redis-py's, and asyncio's
+# What a server says that answers others: it is full, or read-only, or does not permit the command.
 REFUSED = frozenset(
     ("ResponseError", "NoPermissionError", "NoScriptError", "NoSuchAnswer", "ReadOnlyError", "OutOfMemoryError")
 )

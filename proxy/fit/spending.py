@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from proxy.fit.money import DEFAULT_CACHE, PricesOf, Rates, Unpriced, paid, prices_for, used
+from proxy.fit.money import BROKEN_OFF, DEFAULT_CACHE, PricesOf, Rates, Unpriced, paid, prices_for, used
 from proxy.model.budget import NANO, Budget, Unit
 from proxy.model.outcome import Outcome, Repeated, Usage
 
@@ -65,9 +65,7 @@ def of_outcome(budget: Budget, prices: PricesOf, outcome: Outcome) -> int:
     """What a request took that has ended: by the usage that was reported, else by our count and by what came of its
     reply. Nothing, if it was not sent, or if the upstream answered with an error. Calls of our own for it count."""
     model, upstream = outcome.model_sent or outcome.model, outcome.upstream
-    found = (
-        None if outcome.usage is not None else prices(model, upstream)
-    )  # by which one that is not reported is estimated
+    found = prices(model, upstream) if outcome.usage is None else None  # by which a usage is estimated
     usage = used(outcome, DEFAULT_CACHE if found is None else found.cache) if is_billed(outcome) else None
     if outcome.extra_tokens:
         usage = replace(usage or Usage(0), prompt=(0 if usage is None else usage.prompt) + outcome.extra_tokens)
@@ -76,4 +74,4 @@ def of_outcome(budget: Budget, prices: PricesOf, outcome: Outcome) -> int:
 
 def is_billed(outcome: Outcome) -> bool:
     """Whether the upstream may have begun to answer. A client that left before is billed, too: the upstream works."""
-    return outcome.attempts > 0 and (outcome.status < 400 or outcome.result in ("cancelled", "broken_off", "stopped"))
+    return outcome.attempts > 0 and (outcome.status < 400 or outcome.result in BROKEN_OFF)

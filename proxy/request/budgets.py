@@ -61,17 +61,22 @@ Plan = Callable[[Received, Scanned | None], Awaitable[tuple[Planned, Backend | N
 Expected = Callable[[Planned, str, str, Totals], Repeated | None]
 
 
+class Asked(NamedTuple):
+    """A request of a caller whose rule names a budget, and what plans it: `plan`, for one of `routes`."""
+
+    received: Received
+    scanned: Scanned | None
+    record: Record
+    plan: Plan
+    routes: Router
+    repeated: Expected
+
+
 class Tried(NamedTuple):
     """A request that was planned under a budget. `hold`: None without an account."""
 
     planned: Planned
     hold: Hold | None = None
-
-
-def is_budgeted(received: Received) -> bool:
-    """Whether the rule of a request's caller names a budget."""
-    rule = received.controls.rule
-    return rule is not None and rule.budget is not None
 
 
 def is_hidden(received: Received) -> bool:
@@ -118,22 +123,15 @@ class Budgets:
         stage, and in how many seconds it begins anew. `shared`: that is what all workers used, not this one alone."""
         return [_row(account) for account in self.accounts.named(self.current)]
 
-    async def plan(
-        self,
-        received: Received,
-        scanned: Scanned | None,
-        record: Record,
-        plan: Plan,
-        routes: Router,
-        repeated: Expected,
-    ) -> Tried:
-        """Plans a request by `plan` under the budget of its caller's rule, and holds what it may take. The error that
-        the client gets instead is in the `Planned`."""
+    async def plan(self, asked: Asked) -> Tried:
+        """Plans a request under its budget, and holds what it may take. The error that the client gets instead is in
+        the `Planned`."""
+        received, scanned, record = asked.received, asked.scanned, asked.record
         rule = received.controls.rule
         try:
-            account = await self._account(received, scanned, record, routes.default.planner)
+            account = await self._account(received, scanned, record, asked.routes.default.planner)
             if account is not None and account.budget.enforced:
-                return await self._held(account, received, scanned, record, plan, routes, repeated)
+                return await self._held(account, asked)
         except Exception as error:
             if isinstance(error, ClientError):
                 raise
@@ -141,20 +139,12 @@ class Budgets:
             account = None
             if rule is not None and rule.budget is not None and rule.budget.enforced:
                 return Tried(Planned(received, scanned=scanned, error=uncounted("the proxy itself failed")))
-        planned = (await plan(received, scanned))[0]  # as without a budget: it waits for no count, and for no store
+        planned = (await asked.plan(received, scanned))[0]  # as without a budget: it waits for nothing
         return Tried(planned, None if account is None else unheld(account))
 
-    async def _held(
-        self,
-        account: Account,
-        received: Received,
-        scanned: Scanned | None,
-        record: Record,
-        plan: Plan,
-        routes: Router,
-        repeated: Expected,
-    ) -> Tried:
+    async def _held(self, account: Account, asked: Asked) -> Tried:
         """The same under a budget that is enforced."""
+        received, scanned, record, plan, routes, repeated = asked
         budget, stage, ends = account.budget, account.current_stage, time.monotonic() + WAIT_S
         denied: Hold | None = None
         while True:

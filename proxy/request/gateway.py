@@ -40,7 +40,7 @@ from proxy.observe import log
 from proxy.observe.metrics.exposition import Metrics
 from proxy.request.attempts import MAX_HEALS, Attempt, Attempts, may_be_refused
 from proxy.request.backend import Backend
-from proxy.request.budgets import Budgets, is_budgeted
+from proxy.request.budgets import Asked, Budgets
 from proxy.request.bugs import report_bug
 from proxy.request.callers import Callers
 from proxy.request.context import RequestContext
@@ -156,7 +156,8 @@ class Gateway:
                 given = received, record, self.default.planner.scanner
                 received, known, denied = self.callers.at_once(*given) or await self.callers.ruled(*given)
                 context.received = received
-            if self.budgets is None or denied is not None or not is_budgeted(received):
+            rule = received.controls.rule
+            if rule is None or rule.budget is None or denied is not None or self.budgets is None:
                 planned = await self._planned(context, received, known, denied)
             else:
                 planned = await self._under_budget(context, known, self.budgets)
@@ -189,8 +190,8 @@ class Gateway:
         async def plan(under: Received, scanned: Scanned | None) -> tuple[Planned, Backend | None]:
             return await self._planned(context, under, scanned), context.home
 
-        asked = (context.received, known, context.record, plan, self.routes, self.reporter.expected)
-        planned, context.hold = await budgets.plan(*asked)
+        asked = Asked(context.received, known, context.record, plan, self.routes, self.reporter.expected)
+        planned, context.hold = await budgets.plan(asked)
         context.received = planned.received
         return planned
 

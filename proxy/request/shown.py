@@ -56,10 +56,9 @@ class Keeping:
 
 
 def conversation_of(plan: Plan, headers: Headers) -> str:
-    """A name for the conversation of a request, the same for all of its turns and in all workers: a hash, under a key
-    that ends with the process, of who sends it, to which model, how its instructions begin, and what its first user
-    message says.
-    Empty without such a message. It tells nothing of the content, and decides nothing."""
+    """A name for the conversation of a request, the same for all of its turns and in all workers; empty without a user
+    message. It is a hash of who sends it, to which model, how its instructions begin, and what its first user message
+    says, under a key that is made at the start and kept nowhere. It tells no content, and decides nothing."""
     if plan.before.texts:
         return ""
     hashed = xxh3_64(b"%b\0%b\0" % (caller_of(headers), plan.before.model.encode("utf-8", "replace")), seed=SEED)

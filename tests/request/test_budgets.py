@@ -19,7 +19,7 @@ from proxy.model.caller_rule import CallerRule
 from proxy.model.outcome import Outcome, Usage
 from proxy.model.plan import Mode
 from proxy.model.terms import OnFull, Terms
-from proxy.request.budgets import Budgets, Tried, is_budgeted, is_hidden, staged
+from proxy.request.budgets import Asked, Budgets, Tried, is_hidden, staged
 from proxy.request.holds import Hold
 from proxy.request.stages import Planned, Received, Record, Scanned
 from proxy.wire.controls import Controls
@@ -42,10 +42,6 @@ def hold(budget: Budget = FIT, answer: int = GRANTED, stage: int = 0, amount: in
 def received(budget: Budget | None = FIT, **controls: object) -> Received:
     rule = CallerRule(1, "ann", ladder="agent", budget=budget)
     return Received(API, Mode.FIT, controls=Controls(rule=rule, **controls))  # type: ignore[arg-type]
-
-
-def test_a_request_is_under_a_budget_if_its_rule_names_one() -> None:
-    assert is_budgeted(received()) and not is_budgeted(received(None)) and not is_budgeted(Received(API, Mode.FIT))
 
 
 @pytest.mark.parametrize(("asked", "stage", "window"), [(None, 1, 8_000), (5_000, 1, 5_000), (50_000, 3, 2_000)])
@@ -149,7 +145,7 @@ def test_a_budget_that_is_only_told_waits_for_nothing_and_a_bug_of_ours_stops_no
         return Planned(under, b"payload"), None
 
     async def run() -> Tried:
-        return await made.plan(request, None, Record(), plan, cast(Any, ROUTES), lambda *_: None)
+        return await made.plan(Asked(request, None, Record(), plan, cast(Any, ROUTES), lambda *_: None))
 
     found = asyncio.run(run())
     assert found.planned.payload == b"payload" and asked == ["plan"]

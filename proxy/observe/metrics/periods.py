@@ -34,7 +34,7 @@ NO_LOADS: Numbers = (0.0,) * (len(LOAD_BUCKETS) + 1)
 
 
 class Sums(msgspec.Struct, frozen=True, gc=False):
-    """Sums of `FIELDS` by caller ("" where callers are not answered apart), and how many requests had a load in each of
+    """Sums of `FIELDS` by caller ("" where callers are not told apart), and how many requests had a load in each of
     `LOAD_BUCKETS`, as clients sent them and as they were sent."""
 
     callers: Mapping[str, Numbers] = {}

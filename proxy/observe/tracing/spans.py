@@ -16,7 +16,7 @@ from proxy.apis import apis
 from proxy.config.upstreams import DEFAULT, UpstreamRow
 from proxy.model.outcome import UNFITTED, Outcome
 from proxy.model.trace import AttemptSpan, Trace
-from proxy.observe.log import printable
+from proxy.observe.log import MAX_NAME, printable
 from proxy.observe.tracing.providers import BY_ENDPOINT, provider_of
 from proxy.wire.report import step_summary
 
@@ -195,7 +195,7 @@ def _call(o: Outcome, server: Server, last: bool, attributes: Attributes) -> str
         attributes["gen_ai.provider.name"] = provider
     rows = (*ASKED, *ANSWERED) if last else ASKED
     attributes |= {name: value for name, of in rows if (value := of(o))}
-    return f"{operation} {attributes.get('gen_ai.request.model', '')}".rstrip()
+    return f"{operation} {attributes.get('gen_ai.request.model', '')}"[:MAX_NAME].rstrip()
 
 
 def _method(trace: Trace) -> str:

@@ -255,7 +255,7 @@ def test_a_clients_model_is_printable_and_bounded(hostile: str) -> None:
         for span in spans(outcome):
             for value in (span.name, *span.attributes.values()):
                 if isinstance(value, str):
-                    assert value.isprintable() and len(value) <= 140
+                    assert value.isprintable() and len(value) <= 120
 
 
 def test_every_attribute_has_a_value_that_can_be_encoded() -> None:
