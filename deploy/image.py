@@ -2,7 +2,8 @@
 
 python image.py lock FILE SET            prints the rows of a lock file for serving, building, or data (litellm)
 python image.py data SOURCE FOLDER       writes the data of litellm, a wheel or installed, into a folder
-python image.py finish FOLDER [all]      compiles what serving loads, or everything, and writes a bill of materials
+python image.py finish FOLDER [all]      compiles what serving loads, or everything, drops the symbols of libraries, and
+                                         writes a bill of materials
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import importlib
 import json
 import py_compile
 import re
+import struct
 import sys
 import sysconfig
 import zipfile
@@ -86,11 +88,15 @@ def _of_installed(folder: Path, names: tuple[str, ...]) -> tuple[str, dict[str, 
 
 
 def finish(target: str, extent: str = "", folder: str = PACKAGES) -> None:
-    """Writes `bytecode/` and `sbom.json` for the packages in a folder."""
+    """Writes `bytecode/` and `sbom.json` for the packages in a folder, whose libraries lose their symbols."""
     sys.pycache_prefix = str(Path(target) / "bytecode")
     if extent == "all":
         compileall.compile_dir(folder, quiet=2, workers=0, invalidation_mode=UNCHECKED)  # some are no code: templates
     bytecode(folder)
+    for library in Path(folder).rglob("*.so"):
+        lean = library.with_suffix(".lean")  # not in place: this process has loaded some of them
+        lean.write_bytes(without_symbols(library.read_bytes()))
+        lean.replace(library)
     (Path(target) / "sbom.json").write_text(json.dumps(sbom(folder), indent=1) + "\n")
 
 
@@ -105,6 +111,20 @@ def bytecode(folder: str) -> None:
     sources = {*filter(re.compile(r"\.py$").search, loaded), *map(str, Path(folder, "proxy").rglob("*.py"))}
     for source in sorted(sources):
         py_compile.compile(source, doraise=True, invalidation_mode=UNCHECKED)
+
+
+def without_symbols(library: bytes) -> bytes:
+    """An ELF file of 64 bits (little endian) without what stands behind its last segment: symbols for debuggers, which
+    were 20 of the image's 84 MB. A loader reads segments only; `strip` is not on images of Python. Any other file is
+    returned as it is."""
+    if library[:6] != b"\x7fELF\x02\x01":
+        return library
+    headers, size, count = *struct.unpack_from("<Q", library, 32), *struct.unpack_from("<HH", library, 54)
+    segments = (struct.unpack_from("<Q16xQ", library, headers + size * i + 8) for i in range(count))
+    kept = bytearray(library[: max(headers + size * count, *map(sum, segments))])
+    struct.pack_into("<Q", kept, 40, 0)  # there is no table of sections any more
+    struct.pack_into("<HHH", kept, 58, 0, 0, 0)
+    return bytes(kept)
 
 
 def sbom(folder: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ VERSION = (ROOT / "proxy" / "__init__.py").read_text().partition('__version__ = 
 QUALIFIED_BASE = f"docker.io/library/{BASE}"  # buildah takes a short name only where it is configured
 IMAGE = f"localhost/plimsoll:{VERSION}"
 STAND_IN = "a stand-in from Debian packages"
-LARGEST_MB = 90
+LARGEST_MB = 80
 # What a start imports beside our own modules: how many, and of which packages. One package more may cost a second.
 MOST_MODULES = 480
 IMPORTS = frozenset(

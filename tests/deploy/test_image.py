@@ -22,11 +22,11 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from deploy.image import BUILDING, DATA, SERVING, TABLE, UNUSED, data, lock
+from deploy.image import BUILDING, DATA, SERVING, TABLE, UNUSED, data, lock, without_symbols
 from proxy import __version__
 from proxy.config.model_table import table_file
 from proxy.tokens.ranks import RANK_FILES, SOURCES
-from tests.deploy.container import IMPORTED, IMPORTS, MOST_MODULES
+from tests.deploy.container import IMPORTED, IMPORTS, LARGEST_MB, MOST_MODULES
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "deploy" / "requirements.txt"
@@ -157,6 +157,22 @@ def test_bytecode_of_what_is_loaded_is_made_and_used(environment: Path) -> None:
     code = "import sys; sys.pycache_prefix = sys.argv[1]; import proxy.bootstrap as made; print(made.__cached__)"
     used = python(environment, "-c", code, str(compiled)).strip()
     assert Path(used).is_relative_to(compiled) and Path(used).is_file()
+
+
+def test_what_serving_needs_is_no_larger_than_the_image_may_be_and_runs_without_symbols(environment: Path) -> None:
+    whole = (Path(sysconfig.get_path("purelib")) / "uvloop").glob("loop*.so")
+    python(environment, str(ROOT / "deploy" / "image.py"), "finish", str(environment))
+    (loop,) = (packages(environment) / "uvloop").glob("loop*.so")
+    assert loop.stat().st_size < next(whole).stat().st_size / 4
+    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
+    size = sum(path.stat().st_size for path in files if "pip" not in path.relative_to(environment).parts)
+    assert 40 < size / 1e6 <= LARGEST_MB
+    assert "prune_history" in python(environment, "-m", "proxy.cli", "demo")
+
+
+@pytest.mark.parametrize("other", [b"", b"\x7fELF\x01\x01" + bytes(90), b"MZ\x90", b"\x7fELF\x02\x02" + bytes(90)])
+def test_a_library_of_another_kind_is_kept_as_it_is(other: bytes) -> None:
+    assert without_symbols(other) == other
 
 
 def test_the_bill_of_materials_names_every_package_and_litellms_data(environment: Path) -> None:
