@@ -51,7 +51,7 @@ test: .venv/.test ## all tests (ARGS=@tests/quick: those of a minute); servers, 
 lint: .venv/.test ## ruff and mypy --strict
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 
 conformance: .venv/.test ## the openai and anthropic packages' own tests, directly and through the proxy (ARGS=path/to/openapi.yml)
 	sh tests/conformance/run.sh $(ARGS)

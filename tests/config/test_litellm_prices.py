@@ -142,6 +142,7 @@ def test_every_mode_of_the_table_is_measured_or_passes_through() -> None:
     assert {mode for mode in modes if not mode.startswith("one of")} <= MODES | UNMEASURED
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")  # of litellm's own types, when they are imported
 def test_every_row_costs_what_litellm_reckons_or_differs_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes about 15 s: litellm reckons some 25,000 costs, and its import is slow."""
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
@@ -165,6 +166,7 @@ def test_every_row_costs_what_litellm_reckons_or_differs_for_a_reason(monkeypatc
     assert needed == {why for _, why in EXCEPTIONS.values()}, "an exception that nothing needs is none"
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
 def test_a_row_without_a_price_has_none_in_litellm_either(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or bills nothing that a request without a plan of its own has: a second, a picture, a priority."""
     for name, row in rows():

@@ -44,7 +44,7 @@ def renderer(kind: str) -> subprocess.Popen[str]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": search, "HOME": "/nonexistent"}
     command = [sys.executable, str(Path(__file__).with_name("renderer.py")), kind]
     process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     atexit.register(_end, process)
     return process
