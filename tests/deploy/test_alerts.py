@@ -37,6 +37,11 @@ def test_each_alert_fires_where_it_should_and_nowhere_else() -> None:
     promtool("test", "rules", *map(str, CASES))
 
 
+def test_the_cases_name_all_groups_in_the_order_of_the_rules() -> None:
+    groups = [group["name"] for group in yaml.safe_load(ALERTS.read_text())["groups"]]
+    assert all(yaml.safe_load(case.read_text())["group_eval_order"] == groups for case in CASES)
+
+
 def test_M10_each_alert_does_so_for_a_release_under_another_name(tmp_path: Path) -> None:
     """The job is named as the operator names it: by the namespace and the name of the monitor."""
     monitors = {"podMonitor": {"enabled": True}, "serviceMonitor": {"enabled": True}}

@@ -101,6 +101,13 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def finished(environment: Path) -> Path:
+    """The same, as the image's build leaves it."""
+    python(environment, str(ROOT / "deploy" / "image.py"), "finish", str(environment))
+    return environment
+
+
 def packages(folder: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
 
@@ -148,26 +155,24 @@ def test_ranks_that_are_not_the_published_ones_are_refused(wheel: Path, tmp_path
         data(str(changed), str(tmp_path / "site"))
 
 
-def test_bytecode_of_what_is_loaded_is_made_and_used(environment: Path) -> None:
-    python(environment, str(ROOT / "deploy" / "image.py"), "finish", str(environment))
-    compiled = environment / "bytecode"
-    assert [*packages(environment).rglob("*.pyc")] == []
+def test_bytecode_of_what_is_loaded_is_made_and_used(finished: Path) -> None:
+    compiled = finished / "bytecode"
+    assert [*packages(finished).rglob("*.pyc")] == []
     cached = {path.name.partition(".")[0] for path in compiled.rglob("*.pyc")}
     assert {"selector_events", "bootstrap", "gateway", "prune_history"} <= cached
     code = "import sys; sys.pycache_prefix = sys.argv[1]; import proxy.bootstrap as made; print(made.__cached__)"
-    used = python(environment, "-c", code, str(compiled)).strip()
+    used = python(finished, "-c", code, str(compiled)).strip()
     assert Path(used).is_relative_to(compiled) and Path(used).is_file()
 
 
-def test_what_serving_needs_is_no_larger_than_the_image_may_be_and_runs_without_symbols(environment: Path) -> None:
+def test_what_serving_needs_is_no_larger_than_the_image_may_be_and_runs_without_symbols(finished: Path) -> None:
     whole = (Path(sysconfig.get_path("purelib")) / "uvloop").glob("loop*.so")
-    python(environment, str(ROOT / "deploy" / "image.py"), "finish", str(environment))
-    (loop,) = (packages(environment) / "uvloop").glob("loop*.so")
+    (loop,) = (packages(finished) / "uvloop").glob("loop*.so")
     assert loop.stat().st_size < next(whole).stat().st_size / 4
-    files = [path for path in environment.rglob("*") if path.is_file() and not path.is_symlink()]
-    size = sum(path.stat().st_size for path in files if "pip" not in path.relative_to(environment).parts)
+    files = [path for path in finished.rglob("*") if path.is_file() and not path.is_symlink()]
+    size = sum(path.stat().st_size for path in files if "pip" not in path.relative_to(finished).parts)
     assert 40 < size / 1e6 <= LARGEST_MB
-    assert "prune_history" in python(environment, "-m", "proxy.cli", "demo")
+    assert "prune_history" in python(finished, "-m", "proxy.cli", "demo")
 
 
 @pytest.mark.parametrize("other", [b"", b"\x7fELF\x01\x01" + bytes(90), b"MZ\x90", b"\x7fELF\x02\x02" + bytes(90)])
@@ -175,9 +180,8 @@ def test_a_library_of_another_kind_is_kept_as_it_is(other: bytes) -> None:
     assert without_symbols(other) == other
 
 
-def test_the_bill_of_materials_names_every_package_and_litellms_data(environment: Path) -> None:
-    python(environment, str(ROOT / "deploy" / "image.py"), "finish", str(environment))
-    bill = json.loads((environment / "sbom.json").read_text())
+def test_the_bill_of_materials_names_every_package_and_litellms_data(finished: Path) -> None:
+    bill = json.loads((finished / "sbom.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert bill["metadata"]["component"]["purl"] == f"pkg:pypi/plimsoll@{__version__}"
     libraries = {part["name"]: part for part in bill["components"] if part["type"] == "library"}
