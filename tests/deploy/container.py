@@ -40,11 +40,12 @@ IMPORTS = frozenset(
     """aiohappyeyeballs anyio cryptography hiredis httptools httpx idna isal msgspec prometheus_client proxy redis
     starlette tiktoken tiktoken_ext typing_extensions uvloop xxhash""".split()
 )
-# Prints both, without what Cython adds. In the image nothing else is installed: elsewhere some packages import more.
+# Prints both, without what Cython and a distribution's Python add. In the image nothing else is installed: elsewhere
+# some packages import more.
 IMPORTED = """
 import sys, proxy.cli.main, proxy.bootstrap
 names = [name.partition(".")[0] for name in sys.modules if "cython" not in name]
-print(len(names) - names.count("proxy"), *sorted({*names} - {*sys.stdlib_module_names, "__main__"}))
+print(len(names) - names.count("proxy"), *sorted({*names} - {*sys.stdlib_module_names, "__main__", "sitecustomize"}))
 """
 WAIT_S = 60.0
 SHARED_AFTER_S = 2.0  # workers write their metrics every second
