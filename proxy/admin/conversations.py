@@ -18,7 +18,7 @@ MAX_REQUESTS = 100  # the newest of one conversation
 MAX_ROWS = 20_000  # of all these requests in one worker: to read more takes too long
 MAX_LOST, MAX_CHANGES = 500, 20  # messages that are told of, and changes of one
 
-Request = Mapping[str, Any]  # a request: its id, its time, and `rows` as `columns` makes them
+Request = Mapping[str, Any]  # a request as the page lists it, and `rows` as `columns` makes them
 
 
 def columns(rows: Iterable[Row]) -> list[tuple[int, str, str, str, int, int]]:
@@ -42,7 +42,7 @@ def fates(requests: Sequence[Request]) -> list[dict[str, Any]]:
     why, and each change of its state before, the oldest message first. `requests`: in the order of time."""
     found: dict[int, dict[str, Any]] = {}
     for request in requests:
-        for index, role, state, why, tokens, tokens_sent in request["rows"]:
+        for index, role, state, why, tokens, tokens_sent in _as_sent(request):
             if state == "kept" and index not in found:
                 continue
             fate = found.setdefault(index, {"index": index, "changes": []})
@@ -51,6 +51,14 @@ def fates(requests: Sequence[Request]) -> list[dict[str, Any]]:
     ordered = [found[index] for index in sorted(found)]
     lost = [fate for fate in ordered if any(change["state"] not in ("kept", "joined") for change in fate["changes"])]
     return [_summed(fate) for fate in lost[-MAX_LOST:]]
+
+
+def _as_sent(request: Request) -> Iterable[tuple[int, str, str, str, int, int]]:
+    """The rows of what was really sent: none of a request that could not be sent, and in mode observe all messages."""
+    rows: Sequence[tuple[int, str, str, str, int, int]] = request["rows"] if request["messages_sent"] else ()
+    if request["planned"]:
+        return [(index, role, "kept", "", tokens, tokens) for index, role, _, _, tokens, _ in rows]
+    return rows
 
 
 def _changed(changes: list[dict[str, Any]], request: Request, state: str, why: str) -> None:

@@ -8,10 +8,12 @@ from proxy.admin.conversations import MAX_CHANGES, MAX_LOST, columns, fates, sum
 from proxy.wire.rows import Row
 
 
-def request(at: float, *states: str, sent: int = 10) -> dict[str, Any]:
-    """A request whose messages have these states, and one that was added."""
+def request(at: float, *states: str, sent: int = 10, went: int = 1, planned: bool = False) -> dict[str, Any]:
+    """A request whose messages have these states, and one that was added; `went`: how many of its messages were sent,
+    `planned`: it was only planned, and sent as it came."""
     made = [Row(i, "user", state, "", f"{state} at {at}", 10, sent) for i, state in enumerate(states)]
-    return {"id": f"0-{at}", "at": at, "rows": columns([Row(None, "user", "added", "", "", 0, 5), *made])}
+    rows = columns([Row(None, "user", "added", "", "", 0, 5), *made])
+    return {"id": f"0-{at}", "at": at, "messages_sent": went, "planned": [{}] * planned, "rows": rows}
 
 
 def test_a_message_that_went_says_since_when_and_why() -> None:
@@ -35,7 +37,14 @@ def test_what_came_back_is_told_with_how() -> None:
 
 def test_what_was_never_changed_is_not_told() -> None:
     assert fates([request(1, "kept", "kept"), request(2, "kept", "joined")]) == []
-    assert fates([{"id": "0-1", "at": 1, "rows": []}]) == [], "of very many messages no rows are kept"
+    assert fates([request(1)]) == [], "of very many messages no rows are kept"
+
+
+def test_a_request_that_was_not_sent_lost_nothing_and_one_that_was_only_planned_was_sent_whole() -> None:
+    assert fates([request(1, "dropped", went=0)]) == fates([request(1, "dropped", planned=True)]) == []
+    (found,) = fates([request(1, "dropped"), request(2, "dropped", planned=True), request(3, "dropped", went=0)])
+    assert (found["state"], found["since"], found["tokens_sent"]) == ("kept", 2, 10)
+    assert found["changes"][-1]["back"]
 
 
 def test_what_is_shorter_or_quoted_is_counted_apart() -> None:

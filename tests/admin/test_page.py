@@ -291,7 +291,7 @@ def test_a_conversation_says_what_was_dropped_since_when_and_what_came_back() ->
         for dropped in (False, True, False):
             row = Row(3, "user", "dropped" if dropped else "kept", "", "older, and no room", 90, 0 if dropped else 90)
             breakdown = msgspec.msgpack.encode(Breakdown([row], 0, (0, 0), {}, {}, 1_000, "rules", 1_000))
-            add(FITTED, Shown(zlib.compress(breakdown), None, "abc"))
+            add(replace(FITTED, messages_in=1, messages_sent=1), Shown(zlib.compress(breakdown), None, "abc"))
         add(FITTED, Shown(b"", None, "other"))
         status, found = await asked(made, "/api/conversations/abc")
         assert status == 200 and len(found["requests"]) == 3 and "rows" not in found["requests"][0]
