@@ -63,6 +63,13 @@ def test_B16_the_time_that_it_adds_is_what_was_measured_last() -> None:
     assert all(1.4 <= float(added[case]) <= 2.1 for case in ("1 KB, 16", "40 KB, 16"))
 
 
+def test_the_time_of_a_cut_is_what_was_measured() -> None:
+    section = text_of(BENCH).partition("\n## Planning\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| [^|]+ \| (7\d),\d+ \| [\d,]+ \| ([\d.]+) \| ([\d.]+) \|$", section, re.MULTILINE)
+    assert "To cut a conversation of 75,000 tokens takes some" in text_of(README) and len(rows) == 3
+    assert all(75 <= float(cold) <= 85 and 4.5 <= float(warm) <= 25.5 for _, cold, warm in rows)
+
+
 def test_B16_the_counts_are_those_of_the_table_and_the_wordings_are_as_many_as_there_are_bodies_of() -> None:
     assert "98.4 % of 2,253" in " ".join(text_of(README).split())
     assert "| OpenAI and Azure, text and tools | 2,253 | 98.4 |" in text_of(BENCH)
