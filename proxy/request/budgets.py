@@ -62,7 +62,8 @@ Expected = Callable[[Planned, str, str, Totals], Repeated | None]
 
 
 class Asked(NamedTuple):
-    """A request of a caller whose rule names a budget, and what plans it: `plan`, for one of `routes`."""
+    """A request of a caller whose rule names a budget, and what plans it for one of `routes`. `repeated`: how much of
+    it was sent before."""
 
     received: Received
     scanned: Scanned | None

@@ -22,6 +22,7 @@ from tests.e2e.world import eventually, listening
 
 VIEWS = ("#/", "#/models", "#/system", "#/inspect", "#/terms")
 SHORT = SMALL[0]
+OBSERVED = next(scene for scene in REST if "x-plimsoll-mode" in scene.headers)  # the cut one's body, refused with a 400
 # What a screen reader could not name or order in the view that is seen.
 NAMELESS = """() => {
   const seen = e => e.offsetParent !== null, wrong = [];
@@ -445,6 +446,30 @@ def test_a_conversation_is_one_line_that_opens_and_says_what_it_lost_since_when_
     expect(opened.find("table:has(caption:text('Requests of this')) tbody tr")).to_have_count(len(TURNS))
     opened.page.keyboard.press("Escape")
     expect(opened.find("#requests tr.group button")).to_be_focused()
+
+
+def test_what_was_only_planned_was_sent_whole_and_the_error_that_it_got_is_named(opened: Tab, here: Place) -> None:
+    told = here.entry(OBSERVED)
+    assert told["planned"] and told["status"] == 400
+    conversation = here.read(f"/api/conversations/{told['conversation']}")
+    went = [one for one in conversation["requests"] if one["messages_sent"] < one["messages"]]
+    assert went and conversation["requests"][0]["id"] == told["id"] and conversation["gone"] == 0
+    opened.at(f"#/?model={told['model']}&flat=0")
+    line = opened.find("#requests tr.group").filter(has_text="conversation").first
+    expect(line).to_contain_text("unchanged, error")
+    expect(line).to_contain_text("every message is sent now")
+    line.locator("button").click()
+    expect(opened.find("#requests tr.panel")).to_contain_text("No message is missing now.")
+
+
+def test_the_way_back_leads_to_the_list_as_it_was_left(opened: Tab, here: Place) -> None:
+    opened.at("#/?flat=1")
+    opened.find("#f-text").fill("prune_history claude")
+    expect(opened.find("#back")).to_have_attribute("href", re.compile("text=prune_history"))
+    opened.find("#requests tbody tr a").first.click()
+    expect(opened.find("#request h1")).to_be_visible()
+    opened.find("#back").click()
+    expect(opened.find("#f-text")).to_have_value("prune_history claude")
 
 
 def test_equal_requests_are_one_line(opened: Tab, here: Place) -> None:
