@@ -119,11 +119,11 @@ def test_M18_the_first_request_of_a_tenant_is_one_command_and_its_counts_are_ano
     group: Group, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(keys, "UPDATE_S", -1e9)  # no version without slots is about any more
-    monkeypatch.setattr(replicated, "REFRESH_S", 600.0)
 
     async def check() -> None:
         async with AsyncExitStack() as stack:
-            cache = await started(stack, f"redis+cluster://{group.hosts}")
+            cache = Cache(f"redis+cluster://{group.hosts}", SECRET, UPSTREAM)  # not started: nothing else reads
+            stack.push_async_callback(cache.close)
             await read_once(cache, ALICE)  # of the model, too
             for tenant in TENANTS[1:9]:
                 before = calls(group, b"mget")
