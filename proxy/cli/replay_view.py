@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from proxy.cli.picture import View
-from proxy.replay.notes import dollars, money, notes, shows_group, unpriced
+from proxy.replay.notes import dollars, evidence, money, notes, shows_group, unpriced
 from proxy.replay.report import FIGURES_ONLY, MOST_SHOWN
 
 GAP = 2  # columns between two cells
@@ -62,6 +62,7 @@ ROWS: Sequence[tuple[str, Callable[[dict[str, Any]], str]]] = (
     ("cannot be made to fit", lambda t: f"{t['unfit']:,}"),
     ("prompt tokens", lambda t: f"{t['tokens']['prompt']:,}"),
     ("  removed", lambda t: f"{t['tokens']['removed']:,}"),
+    ("evidence kept", evidence),
     ("cached tokens, as sent", lambda t: f"{t['cached_tokens']['as_sent']:,}"),
     ("cached tokens, fitted", lambda t: f"{t['cached_tokens']['fitted']:,}"),
     ("cost as sent, net", lambda t: dollars(t["money"]["as_sent_net"])),
@@ -115,10 +116,12 @@ def _budgets(found: Sequence[dict[str, Any]], view: View) -> Text:
             one["most"],
             f"{one['share']:.0%}",
             *(f"{count:,}" for count in (*one["stages"], one["refused"])),
+            evidence(one),
         )
         for one in found[:MOST_SHOWN]
     ]
-    head = ("budget: caller", "over", "limit", "most used", "", *(f"stage {i}" for i in range(4)), "refused")
+    stages = (f"stage {i}" for i in range(4))
+    head = ("budget: caller", "over", "limit", "most used", "", *stages, "refused", "evidence kept")
     return named_table(head, rows, view)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from proxy.model.budget import STAGES, Budget, For
+from proxy.replay.evidence import Kept
 from proxy.replay.plan_worker import Planned
 from proxy.replay.recorded import Recorded
 
@@ -29,7 +30,8 @@ class Account:
 @dataclass(slots=True)
 class BudgetSums:
     """What a budget did to the requests of one name: requests by stage, and those that would have been refused.
-    `most`: the largest use of a period, by an account. `changes`: times at which a stage began, in seconds."""
+    `most`: the largest use of a period, by an account. `changes`: times at which a stage began, in seconds.
+    `evidence`: what replies took from requests that were cut or refused."""
 
     budget: Budget
     name: str
@@ -38,6 +40,7 @@ class BudgetSums:
     used: int = 0
     most: int = 0
     changes: list[tuple[float, int]] = field(default_factory=list)
+    evidence: Kept = field(default_factory=Kept)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from proxy.replay import charts
 from proxy.replay.charts import Bar, figure
-from proxy.replay.notes import dollars, money, notes, shows_group, unpriced_reason
+from proxy.replay.notes import dollars, evidence, money, notes, shows_group, unpriced_reason
 from proxy.replay.style import STYLE
 
 MOST_SHOWN, MOST_BARS = 50, 12  # rows of a table, and bars below one another
@@ -204,6 +204,7 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
             ("of which a caller's rule lets nothing be changed", number(total["held"])),
             ("prompt tokens as sent", number(total["tokens"]["prompt"])),
             ("prompt tokens fitted", number(total["tokens"]["prompt_sent"])),
+            ("names that replies took from requests which were cut or not sent: still sent", evidence(total)),
             ("in the prompt cache, as sent", number(cached["as_sent"])),
             ("in the prompt cache, fitted", number(cached["fitted"])),
             ("of requests that were cut: in the cache, as sent", number(cached["of_cut"]["as_sent"])),
@@ -273,7 +274,8 @@ def _budgets(found: Sequence[dict[str, Any]]) -> str:
     """What budgets did, and when their stages began."""
     if not found:
         return ""
-    head = ("budget", "caller", "over", "limit", "most used", "", *(f"stage {i}" for i in range(4)), "refused")
+    stages = (f"stage {i}" for i in range(4))
+    head = ("budget", "caller", "over", "limit", "most used", "", *stages, "refused", "evidence kept")
     rows = [
         [
             _name(one["budget"]),
@@ -281,6 +283,7 @@ def _budgets(found: Sequence[dict[str, Any]]) -> str:
             *(escape(one[key]) for key in ("over", "limit", "most")),
             f"{one['share']:.0%}",
             *(number(count) for count in (*one["stages"], one["refused"])),
+            evidence(one),
         ]
         for one in found[:MOST_SHOWN]
     ]
@@ -290,7 +293,10 @@ def _budgets(found: Sequence[dict[str, Any]]) -> str:
         for change in one["changes"]
     ][:MOST_SHOWN]
     table = _table(("budget", "caller", "time", "stage that began"), begun, texts=(1, 2)) if begun else ""
-    said = _note("Requests by the stage for which they were planned; the most that one period used, and its share.")
+    said = _note(
+        "Requests by the stage for which they were planned; the most that one period used, and its share. Evidence: "
+        "the names that replies took from requests which would be cut or refused, and how many of them would be sent."
+    )
     shown = _table(head, rows, texts=(1, 2))
     return _section("Budgets", said + shown + (_details("When stages began", table) if table else ""))
 

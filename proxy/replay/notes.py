@@ -58,6 +58,12 @@ def unpriced(found: Sequence[dict[str, Any]]) -> list[str]:
     return [f"without a price: {named}{more}: give them one by [[price]] rows in windows.toml, with --rules FOLDER"]
 
 
+def evidence(found: dict[str, Any]) -> str:
+    """The share of names that replies took from requests which would be cut or not sent, and that would be sent."""
+    taken, kept = found["evidence"]["taken"], found["evidence"]["kept"]
+    return f"{kept / taken:.1%} of {taken:,}" if taken else "-"
+
+
 def dollars(amount: float) -> str:
     """US dollars, with cents, and with more figures for small amounts."""
     return f"${amount:,.2f}" if abs(amount) >= 1 or not amount else f"${amount:.4f}"

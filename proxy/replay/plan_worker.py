@@ -27,6 +27,7 @@ from proxy.model.conversation import Kind, Message, Prompt
 from proxy.model.lenient_json import raw_fields
 from proxy.model.plan import Draft, Plan
 from proxy.model.structs import replace
+from proxy.replay.evidence import NO_EVIDENCE, Evidence, evidence
 from proxy.replay.pieces import pieces_of
 from proxy.replay.recorded import Headers, Recorded
 from proxy.request.inspect import DryRun
@@ -82,7 +83,7 @@ class Planned(msgspec.Struct, frozen=True):
     `/inspect` has them, if they were asked for. `tier`: of service, as it was asked for. `caller`: whose rule of
     callers.toml it is under; empty: none's. `changes`: False if nothing may be changed, by its rule.
     `budget`: of its rule, by which callers that have no name have one each (`anybody`). `staged`: the same request in
-    the stages of its budget, where these change it. `denied`: its budget is used up.
+    the stages of its budget, where these change it. `denied`: its budget is used up. `evidence`: the names in it.
     """
 
     api: str = ""
@@ -110,6 +111,7 @@ class Planned(msgspec.Struct, frozen=True):
     anybody: bool = False
     staged: tuple[Planned, ...] = ()
     denied: bool = False
+    evidence: Evidence = NO_EVIDENCE
 
     @property
     def changed(self) -> bool:
@@ -172,11 +174,13 @@ class Planning:
         api = self._api(recorded, "" if column.model else recorded.model)
         headers = (*column.headers(recorded.headers), *_callers(recorded))
         made = await self.services.inspecting.planned(api, body, headers)
-        found, rule = self._result(made), made.received.controls.rule
-        if rule is None or rule.budget is None:
+        rule = made.received.controls.rule
+        budget = None if rule is None else rule.budget
+        found = self._result(made, may_be_denied=budget is not None and budget.enforced)
+        if rule is None or budget is None:
             return found, made.descent.plan
-        staged = await self._staged(api, body, headers, rule.budget, made.received.controls.window)
-        return replace(found, budget=rule.budget, anybody=rule.anybody, staged=staged), made.descent.plan
+        staged = await self._staged(api, body, headers, budget, made.received.controls.window)
+        return replace(found, budget=budget, anybody=rule.anybody, staged=staged), made.descent.plan
 
     async def _staged(
         self, api: Api, body: bytes, headers: Headers, budget: Budget, asked: int | None
@@ -195,10 +199,12 @@ class Planning:
                 return (found[0],) * stage + tuple(found[1:]) if len(found) > 1 else ()
         return tuple(found)
 
-    def _result(self, made: DryRun) -> Planned:
+    def _result(self, made: DryRun, *, may_be_denied: bool = False) -> Planned:
         plan, prompt, head = made.descent.plan, made.descent.prompt, made.scanned.scan.head
         before, draft = plan.before, plan.draft if made.changes else plan.before
         changed = plan.changed and made.changes
+        possible = plan.possible if made.changes else not before.too_long
+        sent = draft.messages if changed or not possible or may_be_denied else None
         return Planned(
             api=prompt.api,
             model=before.model,
@@ -211,7 +217,7 @@ class Planning:
             guessed=before.window.guessed,
             over=before.excess > 0 and not plan.trusting,
             too_long=before.too_long,
-            possible=plan.possible if made.changes else not before.too_long,
+            possible=possible,
             changes=made.changes,
             steps=tuple(Step(note.step, note.tokens_before, note.tokens_after) for note in plan.notes if changed),
             talk=_talk(prompt),
@@ -220,6 +226,7 @@ class Planning:
             report=figures(plan) if self.reports else None,
             tier=made.scanned.scan.tier,
             caller=made.received.controls.caller,
+            evidence=evidence(prompt.messages, sent),
         )
 
     def _api(self, recorded: Recorded, model: str) -> Api:

@@ -11,6 +11,7 @@ from proxy import __version__
 from proxy.replay.agreement import Errors
 from proxy.replay.budgets import BudgetSums
 from proxy.replay.engine import Result
+from proxy.replay.evidence import Kept
 from proxy.replay.order import Coverage
 from proxy.replay.plan_worker import Column, Cut
 from proxy.replay.prices import PricesAt
@@ -148,6 +149,7 @@ def _sums(s: Sums) -> dict[str, Any]:
         "recorded_refusals": s.refused,
         "recorded_refusals_answered": s.refused_answered,
         "tokens": {"prompt": s.prompt, "prompt_sent": s.prompt_sent, "removed": s.prompt - s.prompt_sent},
+        "evidence": _evidence(s.evidence),
         "cached_tokens": {
             "as_sent": s.cached_asked,
             "fitted": s.cached_sent,
@@ -165,6 +167,11 @@ def _sums(s: Sums) -> dict[str, Any]:
             "unpriced": s.unpriced,
         },
     }
+
+
+def _evidence(found: Kept) -> dict[str, int]:
+    """Names that replies took from requests that were cut or not sent, and those of them that would be sent."""
+    return {"taken": found.taken, "kept": found.kept}
 
 
 def _figures(found: FiguresOnly) -> dict[str, Any]:
@@ -206,6 +213,7 @@ def _budget(found: BudgetSums) -> dict[str, Any]:
         "share": found.most / budget.limit,
         "stages": found.stages,
         "refused": found.refused,
+        "evidence": _evidence(found.evidence),
         "changes": [{"at": at, "stage": stage} for at, stage in found.changes],
     }
 

@@ -24,6 +24,7 @@ from proxy.observe.metrics.costs import Trust
 from proxy.replay.agreement import Errors
 from proxy.replay.budgets import Booking, Ledger
 from proxy.replay.engine import Result, is_among
+from proxy.replay.evidence import Kept, Replies
 from proxy.replay.plan_worker import Cut, Planned
 from proxy.replay.prices import PricesAt, no_prices
 from proxy.replay.recorded import Figures, Recorded
@@ -48,7 +49,8 @@ class Sums:
     budget is used up. `refused`: of those that are too long, the ones that were refused when they were recorded.
     `cached_*`: tokens that the provider's cache holds, of what clients sent and of what would have been sent; `cut_*`:
     the same of requests that were cut. `asked_*`, `sent_*`: costs of requests that fit as they were sent;
-    `rescued_net`: of those that did not, and were made to fit.
+    `rescued_net`: of those that did not, and were made to fit. `evidence`: what replies took from those that were cut
+    or not sent.
     """
 
     requests: int = 0
@@ -78,6 +80,7 @@ class Sums:
     rescued_net: float = 0.0
     refused: int = 0
     refused_answered: int = 0
+    evidence: Kept = field(default_factory=Kept)
 
     def add(self, p: Planned, recorded: Recorded) -> None:
         """Adds a planned request."""
@@ -201,6 +204,7 @@ class Tally:
     _trust: dict[str, Trust] = field(default_factory=dict)
     _asked: PrefixStore = field(default_factory=PrefixStore)
     _sent: PrefixStore = field(default_factory=PrefixStore)
+    _replies: Replies = field(default_factory=Replies)
 
     def add(self, result: Result, place: int) -> None:
         """Adds the result of one request under the column at this place."""
@@ -216,11 +220,21 @@ class Tally:
             self.rules[p.caller] += 1
         for step in p.steps:
             _count(self.steps, step.name, step.before, step.after)
+        self._add_evidence(p, recorded, groups, booking)
         usage = self._add_money(p, recorded, groups)
         if booking is not None and p.possible:
             booking.settle(self._amount(p, recorded, usage))
         if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
             self._keep(result, cut)
+
+    def _add_evidence(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...], booking: Booking | None) -> None:
+        """Pairs a request with the one before; redacted ones have other names."""
+        if recorded.redacted:
+            return
+        sums = [one.evidence for one in groups]
+        if booking is not None:
+            sums.append(booking.sums.evidence)
+        self._replies.add((recorded.caller, p.talk), p.evidence, sums, sent=p.possible)
 
     def _booked(self, p: Planned, recorded: Recorded) -> tuple[Planned, Booking | None]:
         """A request as it is planned in the stage of its budget, or in a later one that has room; refused where none
