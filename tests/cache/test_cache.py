@@ -42,6 +42,14 @@ def all_is_worth_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure is never lateness, however busy the machine is."""
+    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
+        monkeypatch.setattr(remote, patience, 10.0)
+    monkeypatch.setattr(caching, "COMMAND_TIMEOUT_S", 10.0)
+
+
+@pytest.fixture
 def server() -> Iterator[RedisServer]:
     with redis_server() as running:
         yield running
@@ -348,7 +356,7 @@ def test_a_redis_that_is_killed_under_load_costs_no_request_and_is_used_again_wh
     run(test, server.url)
 
 
-def test_a_full_redis_is_still_read() -> None:
+def test_a_full_redis_is_still_read(patient: None) -> None:
     with redis_server("--maxmemory-policy", "noeviction") as server:
 
         async def test(one: Cache, two: Cache) -> None:
@@ -366,7 +374,7 @@ def test_a_full_redis_is_still_read() -> None:
         run(test, server.url, caches=2)
 
 
-def test_a_read_only_replica_is_read(server: RedisServer, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_replica_is_read(server: RedisServer, capfd: pytest.CaptureFixture[str], patient: None) -> None:
     async def test(one: Cache, two: Cache) -> None:
         await count(one, 10)
         await until(lambda: len(stored(server)) == 10)
@@ -404,13 +412,8 @@ def test_a_narrow_acl_will_do(server: RedisServer, capfd: pytest.CaptureFixture[
 
 
 def test_a_right_that_is_missing_is_a_trouble_like_any_other(
-    server: RedisServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    server: RedisServer, capfd: pytest.CaptureFixture[str], patient: None
 ) -> None:
-    for patience in (
-        "READ_BUDGET_S",
-        "PROBE_TIMEOUT_S",
-    ):  # on a busy machine too the failure is not lateness
-        monkeypatch.setattr(remote, patience, 5.0)
     server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~*", "-@all", "+get")
     dead(server.url.replace("//", "//plimsoll:pw@"))
     assert "trouble=NoPermissionError" in capfd.readouterr().err
@@ -592,7 +595,7 @@ def test_an_upstream_that_is_left_keeps_its_records_to_itself() -> None:
 
 
 def test_a_narrow_acl_without_scripts_leaves_each_worker_its_share_of_the_budget_and_all_else_shared(
-    server: RedisServer,
+    server: RedisServer, patient: None
 ) -> None:
     rights = "+get +set +mget +strlen +unlink +ping +select +auth".split()
     server.cli("ACL", "SETUSER", "plimsoll", "on", ">pw", "~plimsoll:*", "resetchannels", "-@all", *rights)
