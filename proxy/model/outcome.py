@@ -138,7 +138,8 @@ class Outcome(msgspec.Struct, frozen=True):
     sent it, the request does not fit its known window, and another could be sent instead. `repeated`: None if unknown.
     `path`: without the query and ids. `attempts`: requests to the upstream. `request_id`: the upstream's, else the
     client's.
-    `extra_*`: the proxy's own calls for this request that had ended, such as summaries. `trace`: if it is sampled.
+    `extra_*`: calls for this request beside itself that had ended: our own, such as summaries, and the pieces of a
+    split request that were answered in vain. `trace`: if it is sampled.
     """
 
     endpoint: str

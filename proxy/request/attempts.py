@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
-from proxy.http.client.answer import Answer
+from proxy.errors import ClientError
+from proxy.http.client.answer import Answer, UpstreamError
 from proxy.http.memory_budget import Budget, Room
 from proxy.model.outcome import Refusal, Usage
+from proxy.model.plan import Plan
 from proxy.request.answered_keys import AnsweredKeys
 from proxy.request.backend import Backend
 from proxy.request.budgets import is_hidden, readable
@@ -18,6 +20,7 @@ from proxy.request.restated_answers import change_of
 from proxy.request.split_requests import PieceSender
 from proxy.request.stages import Planned, Record
 from proxy.request.work import Pool
+from proxy.upstreams.extra_calls import CallCost
 from proxy.wire.headers import REQUEST_ID, Header, answered_id, reported_cost, value_of
 
 MAX_HEALS = 2  # requests that are sent after the first one (section 2)
@@ -63,7 +66,7 @@ class Attempts:
             headers = readable(headers)
         headers = record.attempt(headers, backend.name)
         if planned.pieces:
-            answer = await self._in_pieces(planned, target, backend, headers)
+            answer = await self._in_pieces(planned, target, backend, headers, record)
         else:
             answer = await backend.upstream.send("POST", target, headers, payload)
         record.answered(answer.status)
@@ -96,8 +99,11 @@ class Attempts:
             record.refusals = (*record.refusals, refusal.rule)
         return Attempt(answer, seen, refusal)
 
-    async def _in_pieces(self, planned: Planned, target: bytes, backend: Backend, headers: Sequence[Header]) -> Answer:
-        """The joined answer to all pieces of a request, or the answer to one that failed."""
+    async def _in_pieces(
+        self, planned: Planned, target: bytes, backend: Backend, headers: Sequence[Header], record: Record
+    ) -> Answer:
+        """The joined answer to all pieces of a request, or the answer to one that failed: then the others are extra
+        calls, which whoever pays for the request pays, too."""
 
         async def post(payload: bytes, headers: Sequence[Header]) -> Answer:
             return await backend.upstream.send("POST", target, headers, payload)
@@ -106,7 +112,20 @@ class Attempts:
         assert plan is not None
         room = Room(self.budget) if received.room is None else received.room.another()
         counts = [sum(len(block.messages) for block in blocks) for blocks in plan.pieces]
-        return await PieceSender(received.api, post, counts, self.pool, room).send(planned.pieces, headers)
+        sender = PieceSender(received.api, post, counts, self.pool, room)
+        try:
+            answer = await sender.send(planned.pieces, headers)
+        except (UpstreamError, ClientError):
+            record.add_cost(_in_vain(plan, sender.billed))
+            raise
+        if answer.status != 200:
+            record.add_cost(_in_vain(plan, sender.billed))
+        return answer
+
+
+def _in_vain(plan: Plan, billed: Collection[int]) -> CallCost:
+    """What pieces cost whose answers nobody gets."""
+    return CallCost(len(billed), sum(block.tokens for number in billed for block in plan.pieces[number]))
 
 
 def may_be_refused(planned: Planned, attempt: Attempt) -> bool:

@@ -1,13 +1,14 @@
 """Sends the pieces of one request, a few at a time, and joins what comes back to one answer.
 
-If one of them fails, the request fails with that piece's answer; the others are cancelled.
+If one of them fails, the request fails with that piece's answer; the others are cancelled. Those that were sent by then
+are billed all the same.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.errors import overloaded
 from proxy.http.client.answer import Answer, UpstreamError
@@ -79,13 +80,14 @@ class Joined:
 @dataclass(frozen=True, slots=True)
 class PieceSender:
     """Sends pieces, which have so many inputs each (`counts`), with `post`. `room` is charged for the answers that wait
-    for one another."""
+    for one another. `billed`: the numbers of the pieces that were sent and not refused."""
 
     api: Api
     post: Post
     counts: Sequence[int]
     pool: Pool
     room: Room
+    billed: set[int] = field(default_factory=set)
 
     async def send(self, payloads: Sequence[bytes], headers: Sequence[Header]) -> Answer:
         """The joined answer, or that of a piece which failed. Raises `UpstreamError` as the first piece that gets no
@@ -102,7 +104,12 @@ class PieceSender:
 
         async def one(number: int, payload: bytes) -> bytes:
             async with gate:
-                answer = await self._answer(payload, _of_piece(headers, number))
+                self.billed.add(number)
+                try:
+                    answer = await self._answer(payload, _of_piece(headers, number))
+                except (_Failed, UpstreamError):
+                    self.billed.discard(number)
+                    raise
                 first.append(answer.headers)
                 try:
                     return await self._body(answer, turn, taken)

@@ -262,6 +262,13 @@ class Record(msgspec.Struct):
         self._sent_at = self._waiting_since = time.perf_counter()
         return headers if self.trace is None else self.trace.attempt(headers, upstream)
 
+    def add_cost(self, cost: CallCost) -> None:
+        """Adds the cost of extra calls for it."""
+        if self.cost is None:
+            self.cost = CallCost()
+        self.cost.calls += cost.calls
+        self.cost.tokens += cost.tokens
+
     def answered(self, status: int) -> None:
         """The upstream responded with this status."""
         if self.trace is not None:

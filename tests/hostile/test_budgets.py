@@ -18,7 +18,7 @@ from proxy.request.callers import hash_of
 from tests.e2e.budgeted import OTHER, SHORT, TALK, TEAM, Budgeted, budgeted, rules, settings, with_usage
 from tests.hostile.harness import CHAT, eventually, running, upstream
 from tests.hostile.test_callers import BORROWING, HASHES, HIDING, MOST, SECRET, Ruled, mine
-from tests.recorder import Peer, Request
+from tests.recorder import Peer, Request, answer
 
 LARGE = 10_000_000
 SINKING = f"""
@@ -325,6 +325,33 @@ def test_M22_what_an_upstream_refuses_costs_nothing_and_nothing_stays_held(tmp_p
             for _ in range(30):
                 assert one.ask(TEAM, [{"role": "user", "content": "break " * 1_000}]).status == 500
             assert before - left(one) < 200
+
+
+def test_M22_a_split_request_whose_last_piece_is_refused_costs_what_the_others_do(tmp_path: Path) -> None:
+    inputs = [*(f"word {number}" for number in range(2_900)), "poison"]  # OpenAI takes 2,048
+
+    async def picky(request: Request, peer: Peer) -> None:
+        if b"poison" in request.body:
+            error = b'{"error":{"message":"no","type":"invalid_request_error","param":null,"code":null}}'
+            await asyncio.sleep(0.3)
+            await peer.send(answer(error, b"400 Bad Request"))
+        elif b"embedding" in request.body:
+            items = [{"object": "embedding", "index": n, "embedding": [0.5]} for n in range(2_048)]
+            usage = {"prompt_tokens": 6_000, "total_tokens": 6_000}
+            await peer.send(answer(json.dumps({"object": "list", "data": items, "usage": usage}).encode()))
+        else:
+            await peer.send(with_usage(10, 0, 1))
+
+    with upstream(picky) as there:
+        with running(there.url, admin=True, **settings(tmp_path, rules(tokens=LARGE))) as proxy:
+            one = Budgeted(proxy, there)
+            asked = {"model": "text-embedding-3-small", "input": inputs}
+
+            def refused() -> None:
+                assert proxy.ask(asked, "/v1/embeddings", key=TEAM).status == 400
+
+            assert 2 * 2_048 < counted(one, refused) < 4 * 2_048
+            assert sum(b"embedding" in request.body for request in there.requests) == 2
 
 
 @pytest.mark.parametrize("over", ["fit", "refuse"])

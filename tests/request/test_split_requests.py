@@ -51,6 +51,7 @@ class Provider:
         self.most = self.now = 0
         self.headers: Sequence[Header] = ()
         self.keys: dict[bytes, list[bytes]] = {}
+        self.billed: set[int] = set()
 
     async def post(self, payload: bytes, headers: Sequence[Header]) -> Answer:
         self.asked.append(payload)
@@ -72,7 +73,7 @@ class Provider:
     def send(self, sent: Sequence[bytes] = PIECES) -> tuple[int, bytes]:
         async def ask() -> tuple[int, bytes]:
             pool = Pool(ThreadPoolExecutor(1))
-            sender = PieceSender(API, self.post, [1] * len(sent), pool, self.budget.room())
+            sender = PieceSender(API, self.post, [1] * len(sent), pool, self.budget.room(), self.billed)
             answer = await sender.send(sent, [(b"accept-encoding", b"gzip"), (b"idempotency-key", b"k")])
             found = await answer.read(1 << 20)
             await answer.close()
@@ -115,6 +116,17 @@ def test_a_piece_that_fails_for_good_is_the_answer_and_the_others_are_cancelled(
         assert provider.now == 0 and provider.budget.used == 0
     with pytest.raises(UpstreamError):
         Provider({b"0": [0, 0]}).send()
+
+
+def test_of_a_request_that_fails_the_pieces_are_billed_that_were_sent_and_not_refused() -> None:
+    provider = Provider({b"6": [400]})
+    assert provider.send()[0] == 400
+    sent = {int(piece) for piece in provider.asked}
+    assert provider.billed == sent - {6} >= {0, 1, 2, 3, 4, 5}
+    hung_up = Provider({b"0": [0, 0]})
+    with pytest.raises(UpstreamError):
+        hung_up.send()
+    assert 0 not in hung_up.billed and hung_up.billed == {int(piece) for piece in hung_up.asked} - {0}
 
 
 def test_of_pieces_that_fail_together_one_answer_is_given_back_and_the_others_are_closed() -> None:
