@@ -346,6 +346,8 @@ def test_an_unfit_request_says_that_nothing_was_sent_and_what_takes_most_room(op
     assert "Nothing was counted" not in opened.text("#request")
     assert opened.find("#request th:text-is('sent')").count() == 0
     assert opened.find("#request th:text-is('after all steps')").count() == 2
+    expect(opened.find("[aria-labelledby=part-what-makes-room] button")).to_have_text("Open in Inspect")
+    assert opened.find("text=How to keep what was cut").count() == 0
 
 
 def test_a_reply_without_a_limit_that_gets_less_than_is_reserved_is_told(opened: Tab, here: Place) -> None:
@@ -376,6 +378,23 @@ def test_the_line_at_the_top_says_pod_upstream_mode_ladder_and_cap(opened: Tab, 
     opened.find("#strip .term:text('cap')").focus()
     tip = opened.ask("() => getComputedStyle(document.activeElement, '::after').content")
     assert "CONTEXT_TOTAL_TOKEN_LIMIT" in tip, "a term is explained where it stands, by the keyboard too"
+    assert opened.ask("() => getComputedStyle(document.activeElement, '::after').display") == "block"
+
+
+SHOWN = "() => getComputedStyle(document.querySelector(\"#strip .term\"), '::after').display"
+
+
+def test_an_explanation_goes_when_a_finger_scrolls(browser: Browser, here: Place) -> None:
+    with tab(browser, here.page, 360, 740, has_touch=True, is_mobile=True) as phone:
+        phone.go()
+        phone.live()
+        term = phone.find("#strip .term").first
+        term.tap()
+        assert phone.ask(SHOWN) == "block"
+        phone.ask("() => scrollTo(0, 400)")
+        phone.page.wait_for_function(f"() => ({SHOWN})() === 'none'")
+        phone.ask("() => scrollTo(0, 0)")
+        assert phone.ask(SHOWN) == "none"
 
 
 def test_callers_have_their_use_their_money_and_their_limit(opened: Tab, here: Place) -> None:
