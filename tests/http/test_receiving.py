@@ -111,6 +111,6 @@ def test_an_upload_that_is_stopped_leaves_its_client_to_be_watched() -> None:
         await asyncio.sleep(0.01)
         sending.cancel()
         visitor.leaves.set()
-        assert (await asyncio.wait_for(watching, 1))["type"] == "http.disconnect"
+        assert (await asyncio.wait_for(watching, 30))["type"] == "http.disconnect"
 
     run(check())

@@ -178,7 +178,7 @@ def test_bytes_of_a_body_pass_while_the_client_still_sends() -> None:
     async def check() -> None:
         async with recording(echoes, streaming=True) as up, proxying(up.url) as proxy, dialling(proxy.port) as client:
             await client.send(get(b"/v1/files", b"content-length: 11", method=b"POST"), b"first")
-            await asyncio.wait_for(got.wait(), 1)
+            await asyncio.wait_for(got.wait(), 30)
             await client.send(b"second")
             assert (await client.reply()).status == 200
 
@@ -330,7 +330,7 @@ def test_every_chunk_of_a_stream_passes_before_the_next_one_is_sent() -> None:
             await peer.send(EVENTS)
             for piece in PIECES:
                 await peer.send(chunk(piece))
-                await asyncio.wait_for(seen.acquire(), 1)
+                await asyncio.wait_for(seen.acquire(), 30)
             await peer.send(chunk(b""))
 
         async with recording(waits) as up, proxying(up.url) as proxy, dialling(proxy.port) as client:
@@ -473,7 +473,7 @@ def test_an_upstream_that_is_not_there_is_a_502_at_once() -> None:
         async with recording() as up:
             url = up.url
         async with proxying(url) as proxy:
-            reply = await asyncio.wait_for(ask(proxy.port, post(b"{}", b"authorization: Bearer sk-secret")), 2)
+            reply = await asyncio.wait_for(ask(proxy.port, post(b"{}", b"authorization: Bearer sk-secret")), 10)
             error = json.loads(reply.body)["error"]
             assert reply.status == 502
             assert (error["type"], error["code"], error["param"]) == ("server_error", "upstream_unreachable", None)
@@ -487,7 +487,7 @@ def test_an_upstream_that_is_not_there_is_a_502_at_once() -> None:
 def test_a_host_that_nobody_knows_is_a_502() -> None:
     async def check() -> None:
         async with proxying("http://no-such-host.invalid/v1") as proxy:
-            reply = await asyncio.wait_for(ask(proxy.port, get()), 6)
+            reply = await asyncio.wait_for(ask(proxy.port, get()), 30)
             assert (reply.status, json.loads(reply.body)["error"]["code"]) == (502, "upstream_unreachable")
 
     run(check())

@@ -64,7 +64,7 @@ def look(reply: Reply, near: bool = True) -> tuple[bytes, Refusal | None, list[b
     """What was seen, the refusal in it, and what was not read."""
 
     async def looked() -> tuple[bytes, Refusal | None]:
-        return await asyncio.wait_for(LOOKING.at(API, Answer(reply), near), 5)
+        return await asyncio.wait_for(LOOKING.at(API, Answer(reply), near), 30)
 
     seen, refusal = asyncio.run(looked())
     return seen, refusal, reply.pieces

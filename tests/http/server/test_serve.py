@@ -55,7 +55,7 @@ async def started(
     await eventually(lambda: server.started and len(server.ports) == 1 + admin, 30)
     yield server
     assert server.should_exit
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, 30)
 
 
 async def is_open(port: int) -> bool:
@@ -87,7 +87,7 @@ def test_sigterm_is_told_then_connections_are_refused_then_streams_end() -> None
                 server.handle_exit(signal.SIGTERM, None)
                 await eventually(lambda: server.lifespan.state.get("draining"))
                 assert (await ask(port, get(b"/"))).body == b"1", "readiness falls before the door closes"
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(30):
                     while await is_open(port):
                         await asyncio.sleep(0.05)
                 services.stop.set()
@@ -205,7 +205,7 @@ def test_the_port_beside_answers_until_the_last_stream_has_ended() -> None:
                 await client.send(get(b"/stream"))
                 await client.reader.readuntil(chunk(b"begun"))
                 server.handle_exit(signal.SIGTERM, None)
-                async with asyncio.timeout(2):
+                async with asyncio.timeout(30):
                     while await is_open(port):
                         await asyncio.sleep(0.05)
                 async with dialling(beside) as watcher:

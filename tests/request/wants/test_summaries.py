@@ -238,7 +238,7 @@ def test_replicas_share_a_summary_only_sealed_and_only_for_its_caller(server: Re
         shared = {"PLIMSOLL_REDIS": server.url, "PLIMSOLL_SECRET": "of both"}
         async with summing(**shared) as (up, _, one), summing(**shared) as (other, _, two):
             made = await one.fulfil(wanted(FIRST), ALICE)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 while await two.fulfil(wanted(FIRST), ALICE, ask=False) != made:
                     await asyncio.sleep(0.02)
             assert await two.fulfil(wanted(FIRST), BOB, ask=False) == ""
