@@ -266,7 +266,8 @@ class Services:
 
     def _attempts(self, serving: Serving) -> Attempts:
         """What sends requests, and learns whose keys were accepted."""
-        keys = AnsweredKeys(serving.knowledge.keys, self._billed(serving.routes), self.extra_calls)
+        asked = self.extra_calls if self.rules.callers.tells_strangers_apart else self._billed(serving.routes)
+        keys = AnsweredKeys(serving.knowledge.keys, asked, self.extra_calls)
         return Attempts(serving.refusals, keys, self.pool, self.budget)
 
     def _billed(self, routes: Routes | None) -> ExtraCalls | None:

@@ -196,12 +196,25 @@ def summary(one: Running) -> str:
 
 def _stay(running: Sequence[Running]) -> None:
     pages = ", ".join(one.admin for one in running)
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt  # so that the proxies end, too: they have a session of their own
+
+    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, *_of_terminal())}
     try:
         _say(f"the page stays open at {pages} (Ctrl-C to stop)")
         while True:
             time.sleep(3600)
     except KeyboardInterrupt:
         return
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _of_terminal() -> list[signal.Signals]:
+    """The signals of a terminal that goes away, where the system has them."""
+    return [getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
 
 def _say(text: str) -> None:

@@ -145,6 +145,11 @@ class CallerRules(msgspec.Struct, frozen=True):
         """All values of the label of metrics."""
         return self.listed | {row.name for row in self.rows}
 
+    @property
+    def tells_strangers_apart(self) -> bool:
+        """Whether callers that no row names have a budget each, by the keys that an upstream accepted."""
+        return any(row.budget is not None and not row.named for row in self.rows)
+
 
 def _match_problems(match: MatchTable) -> list[str]:
     """What is wrong with the field `match`."""

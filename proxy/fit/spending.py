@@ -37,7 +37,14 @@ def expected(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], most: U
     cache = DEFAULT_CACHE if found is None else found.cache
     same = None if repeated is None or cache.marked else repeated
     cached = 0 if same is None else cache.expected(same, min(same.sent, most.prompt))
-    return amount(budget, prices, sent_as, replace(most, cached=cached) if cached else most)
+    return _dearer(budget, prices, sent_as, replace(most, cached=cached) if cached else most)
+
+
+def _dearer(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], usage: Usage) -> int:
+    """What a usage takes whose tier only the client names: an upstream that does not know it serves at the usual
+    price, and does not say so."""
+    found = amount(budget, prices, sent_as, usage)
+    return max(found, amount(budget, prices, sent_as, replace(usage, tier=""))) if usage.tier else found
 
 
 def amount(budget: Budget, prices: PricesOf, sent_as: tuple[str, str], usage: Usage) -> int:
@@ -69,7 +76,10 @@ def of_outcome(budget: Budget, prices: PricesOf, outcome: Outcome) -> int:
     usage = used(outcome, DEFAULT_CACHE if found is None else found.cache) if is_billed(outcome) else None
     if outcome.extra_tokens:
         usage = replace(usage or Usage(0), prompt=(0 if usage is None else usage.prompt) + outcome.extra_tokens)
-    return 0 if usage is None else amount(budget, prices, (model, upstream), usage)
+    if usage is None:
+        return 0
+    is_told = outcome.usage is not None and outcome.usage.tier != ""
+    return (amount if is_told else _dearer)(budget, prices, (model, upstream), usage)
 
 
 def is_billed(outcome: Outcome) -> bool:

@@ -14,8 +14,8 @@ from proxy.wire.headers import Header
 
 @dataclass(frozen=True, slots=True)
 class AnsweredKeys:
-    """Records whom the upstream accepted. `extra_calls`: set if extra calls depend on that. `accepted`: whose large
-    bodies it accepted, for the budget of memory."""
+    """Records whom the upstream accepted. `extra_calls`: set if extra calls, or budgets, depend on that. `accepted`:
+    whose large bodies it accepted, for the budget of memory."""
 
     keys: KeyChecks
     extra_calls: ExtraCalls | None = None

@@ -148,19 +148,26 @@ class Budgets:
         received, scanned, record, plan, routes, repeated = asked
         budget, stage, ends = account.budget, account.current_stage, time.monotonic() + WAIT_S
         denied: Hold | None = None
+        if account.total >= account.limit:  # else a plan might buy summaries with what nobody has
+            denied = await self._hold(account, 1, stage, record, ends)
+            if denied.decision.answer != GRANTED:
+                return Tried(refused(Planned(received, scanned=scanned), denied), denied)
+            denied.settle(0)
+            denied = None
         while True:
             under = staged(received, budget, stage)
             planned, home = await plan(under, None if scanned is None else replace(scanned, controls=under.controls))
             if planned.error is not None or home is None:
-                return Tried(planned) if denied is None else Tried(refused(planned, denied), denied)
+                # What was asked of others to plan it is paid in any case.
+                return Tried(planned, unheld(account)) if denied is None else Tried(refused(planned, denied), denied)
             if planned.proven and planned.total is None:
                 planned = await home.planner.later.count(planned, record)
             figures = figures_of(planned)
             if figures is None:
-                return Tried(not_sent(planned, uncounted(planned.unplanned)))
+                return Tried(not_sent(planned, uncounted(planned.unplanned)), unheld(account))
             later = planned.scanned is not None and planned.scanned.scan.background
             if later and figures.reply is None:
-                return Tried(not_sent(planned, uncounted(UNCOUNTED_REPLY)))
+                return Tried(not_sent(planned, uncounted(UNCOUNTED_REPLY)), unheld(account))
             sent_as = figures.model, routes.target(planned, home).name
             known = repeated(planned, *sent_as, home.planner.totals.totals)
             hold = await self._hold(account, self._most(account, figures, sent_as, known), stage, record, ends)
@@ -214,10 +221,14 @@ class Budgets:
             record.own_seconds -= waited
             record.upstream_seconds += waited
 
-    def settle(self, hold: Hold, outcome: Outcome, came: int) -> None:
+    def settle(self, hold: Hold, outcome: Outcome, came: int, failed: bool = False) -> None:
         """A request has ended. `came`: about how many tokens of its reply came, where no usage was reported. One of
-        whose reply nothing is known took what it held."""
+        whose reply nothing is known took what it held; one that was answered with an error alone (`failed`), whatever
+        the status, took nothing."""
         usage, broken = outcome.usage, outcome.result in BROKEN_OFF
+        if failed and usage is None:
+            hold.settle(spending.of_outcome(hold.budget, self.prices, replace(outcome, attempts=0)))
+            return
         if usage is not None and not usage.prompt and outcome.prompt_sent:  # of a server that does not count
             outcome = replace(outcome, usage=None)
         unknown = outcome.usage is None and not came and not broken

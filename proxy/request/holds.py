@@ -102,7 +102,9 @@ def used_up(hold: Hold) -> ClientError:
     budget, found = hold.budget, hold.decision
     ends = "" if found.resets is None else f" It begins anew in {max(1, round(found.resets)):,} seconds."
     less = f"it may take {budget.text(hold.amount)}"
-    if budget.scope is not For.ALL:  # of which others' use is told to nobody
+    if found.left <= 0:
+        less = "nothing is left"
+    elif budget.scope is not For.ALL:  # of which others' use is told to nobody
         less = f"{budget.text(found.left)} are left, and {less}"
     text = (
         f"The budget {budget.name} of {budget.text(hold.account.limit)} that this proxy's operator has set is used up "

@@ -64,6 +64,9 @@ class Later:
         size, room = len(scanned.plain), None
         if not received.may_change or not self.background.has_capacity(size):
             return
+        rule = received.controls.rule
+        if rule is not None and rule.budget is not None and rule.budget.enforced:
+            return  # what ends after the request could not be settled with it
         if received.room is not None and not (room := received.room.another()).try_reserve(size):
             return
         record.cost = record.cost or CallCost()

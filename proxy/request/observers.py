@@ -69,7 +69,9 @@ class Settling(Silent):
         """See `Observer.ended`."""
         context = ended.context
         if context is not None and context.hold is not None:
-            self.budgets.settle(context.hold, ended.outcome, 0 if context.answered is None else context.answered.came)
+            answered = context.answered
+            came, failed = (0, False) if answered is None else (answered.came, answered.failed)
+            self.budgets.settle(context.hold, ended.outcome, came, failed)
 
 
 @dataclass(frozen=True, slots=True)

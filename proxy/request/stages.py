@@ -220,6 +220,11 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
         """About how many tokens of the reply came, of one that broke off."""
         return 0 if self.tap is None else self.tap.came
 
+    @property
+    def failed(self) -> bool:
+        """Whether it has an error, whatever its status, and nothing of a reply."""
+        return self.tap is not None and self.tap.error is not None and not self.tap.content_seen
+
 
 class Record(msgspec.Struct):
     """Attempts, times and costs of a request while it is under way. Times of `time.perf_counter`, in seconds.

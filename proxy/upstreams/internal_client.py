@@ -176,6 +176,13 @@ def caller_of(headers: Headers) -> bytes:
     return _digest(headers, CREDENTIALS)
 
 
+def has_one_credential(headers: Headers) -> bool:
+    """Whether there is one credential, in a header or in the query."""
+    return (
+        sum(name in CREDENTIALS or (name == QUERY and bool(KEY_IN_QUERY.search(said))) for name, said in headers) == 1
+    )
+
+
 def tenant_of(headers: Headers) -> bytes:
     """The tenant: for whom a response is evidence of limits and counts. A 16-byte digest of all headers of
     `TENANT_HEADERS`, so one caller may be several tenants."""

@@ -105,7 +105,8 @@ def test_signals_reach_the_program_and_what_ended_it_is_the_exit_code(upstream: 
     assert b"0 requests" in said
 
 
-def test_with_page_the_proxy_stays_until_ctrl_c(upstream: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_with_page_the_proxy_stays_until_ctrl_c_or_until_its_terminal_goes(upstream: str, number: int) -> None:
     with subprocess.Popen(
         command("--page", "--upstream", upstream, "--", sys.executable, "-c", "pass"),
         env=environment(),
@@ -117,7 +118,7 @@ def test_with_page_the_proxy_stays_until_ctrl_c(upstream: str) -> None:
         line = next(line for line in process.stderr if "stays open" in line)
         port = re.search(r":(\d+)/", line)
         assert port is not None and not ended(port[1])
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.wait(LIMIT_S) == 0 and ended(port[1])
 
 

@@ -79,6 +79,13 @@ def test_a_request_that_has_ended_took_what_was_billed_of_it(fields: dict[str, A
     assert of_outcome(TOKENS, prices, outcome(**fields)) == used
 
 
+def test_a_cheaper_tier_that_only_the_client_names_is_not_believed() -> None:
+    for usage in (Usage(1_000), None):
+        assert of_outcome(USD, prices, outcome(usage=usage, tier="batch")) == 2_000_000
+    assert of_outcome(USD, prices, outcome(usage=Usage(1_000, tier="batch"), tier="batch")) == 1_000_000
+    assert expected(USD, prices, AT, Usage(1_000, tier="batch"), None) == 2_000_000
+
+
 def test_the_model_that_was_sent_is_billed() -> None:
     assert of_outcome(USD, prices, outcome(model="dear", model_sent="m", usage=Usage(1_000))) == 2_000_000
 

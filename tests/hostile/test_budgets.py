@@ -265,6 +265,26 @@ def test_M22_strangers_have_one_budget_by_their_address_whatever_keys_they_inven
         assert len([line for line in there.requests if line.method == b"POST"]) == 21
 
 
+def test_M22_strangers_whose_keys_were_accepted_have_a_budget_each(tmp_path: Path) -> None:
+    """Behind a load balancer all have one address. Whoever adds a key that nobody reads counts by that."""
+    text = '[[caller]]\nname = "rest"\nmatch = "*"\nbudget = "b"\n[[budget]]\nname = "b"\nper = "1d"\n'
+    text += 'tokens = 3000\nover = "refuse"\n'
+
+    async def checks(request: Request, peer: Peer) -> None:
+        known = b"Bearer sk-true" in b"".join(request.header(b"authorization"))
+        await peer.send(with_usage(1_000, 0, 10) if known else answer(b"{}", b"401 Unauthorized"))
+
+    with upstream(checks) as there, running(there.url, admin=True, **settings(tmp_path, text)) as proxy:
+        one = Budgeted(proxy, there)
+        assert one.ask("sk-invented", WORDY).status == 401
+        first = [one.ask("sk-true-1", WORDY).status for _ in range(6)]
+        assert first.count(200) in (2, 3) and first[-1] == 403
+        assert one.ask("sk-true-2", SHORT).status == 200, "whose key is not known yet counts by its address"
+        assert one.ask("sk-true-2", WORDY).status == 200
+        junk = [one.ask("sk-true-1", WORDY, headers={"x-goog-api-key": f"junk-{n}"}).status for n in range(8)]
+        assert junk.count(200) <= 3 and junk[-1] == 403
+
+
 def streaming(chunks: int, usage: bool) -> Any:
     """An upstream that streams so many words, and then says what they cost, or not."""
 

@@ -32,6 +32,13 @@ def test_invented_keys_and_none_are_their_address() -> None:
     assert found.caller(scope(client=("2001:db8::5", 7))) == b"2001:db8::/64"
 
 
+def test_who_sends_several_keys_may_have_invented_all_but_one() -> None:
+    found, both = callers(checked=True), scope(b"Bearer known")
+    both["headers"].append((b"x-goog-api-key", b"invented"))
+    found.extra_calls.record_response(caller_of(both["headers"]), 200)
+    assert found.caller(both) == b"192.0.2.1"
+
+
 def test_where_any_key_is_answered_none_is_a_caller() -> None:
     assert callers(checked=False).caller(scope(b"Bearer known")) == b"192.0.2.1"
 

@@ -13,6 +13,7 @@ from proxy.apis.openai_chat import API
 from proxy.cache.account_script import GRANTED, USED_UP
 from proxy.cache.accounts import Accounts, Decision
 from proxy.cache.keyring import Keyring
+from proxy.errors import ClientError
 from proxy.fit.money import Prices, Rates
 from proxy.model.budget import Budget, Over
 from proxy.model.caller_rule import CallerRule
@@ -114,6 +115,46 @@ def test_a_reply_of_which_nothing_is_known_used_what_was_held() -> None:
         assert (one.account.spent, one.account.held) == (spent, 0)
 
 
+def test_what_was_answered_with_an_error_alone_took_nothing_whatever_its_status() -> None:
+    for usage, extra, spent in ((None, 0, 0), (None, 30, 30), (Usage(80, 1), 0, 81)):
+        made, one = budgets(), hold()
+        outcome = Outcome("chat", "passed", 200, model="m", prompt_sent=80, attempts=1, usage=usage, extra_tokens=extra)
+        made.settle(one, outcome, came=1, failed=True)
+        assert one.account.spent == spent
+
+
+def tried(made: Budgets, planned: Planned, request: Received) -> tuple[Tried, list[str]]:
+    """A request whose plan is this one, and whether it was planned."""
+    asked: list[str] = []
+
+    async def plan(under: Received, scanned: Scanned | None) -> tuple[Planned, Any]:
+        asked.append("plan")
+        return planned, None
+
+    found = made.plan(Asked(request, None, Record(), plan, cast(Any, ROUTES), lambda *_: None))
+    return asyncio.run(found), asked
+
+
+def test_nothing_is_planned_with_a_budget_that_is_used_up() -> None:
+    """A plan may buy summaries: else each request that is refused would."""
+    for over in (Over.FIT, Over.REFUSE):
+        made, request = budgets(), received(Budget("b", 1_000, over=over))
+        rule = request.controls.rule
+        assert rule is not None and rule.budget is not None
+        made.accounts.of(rule.budget, b"ann", named=True).settle(0, 1_000)
+        found, asked = tried(made, Planned(request), request)
+        assert asked == [] and found.planned.error is not None and found.planned.error.status == 403
+        assert "nothing is left" in found.planned.error.message
+
+
+def test_what_a_plan_bought_is_paid_also_where_it_ends_with_an_error() -> None:
+    made, request = budgets(), received()
+    found, asked = tried(made, Planned(request, error=ClientError(400, "too long")), request)
+    assert asked == ["plan"] and found.hold is not None
+    made.settle(found.hold, Outcome("chat", "unfit", 400, model="m", prompt=80, extra_tokens=300), came=0)
+    assert found.hold.account.spent == 300
+
+
 def test_a_denied_hold_gives_back_nothing_and_pays_for_calls_of_our_own() -> None:
     made, one = budgets(), hold(answer=USED_UP)
     made.settle(one, Outcome("chat", "over_budget", 403, model="m", prompt=80, extra_tokens=30), came=0)
@@ -149,7 +190,7 @@ def test_a_budget_that_is_only_told_waits_for_nothing_and_a_bug_of_ours_stops_no
 
     found = asyncio.run(run())
     assert found.planned.payload == b"payload" and asked == ["plan"]
-    assert (found.hold is not None and found.hold.held == 0) is (over is Over.OBSERVE)
+    assert found.hold is not None and found.hold.held == 0
     made.accounts = cast(Any, None)  # so that our own code fails
     found = asyncio.run(run())
     if over is Over.OBSERVE:
