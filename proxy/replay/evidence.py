@@ -10,15 +10,15 @@ whether its message is or not; of a request that is not sent, none is.
 
 Planning is spread over processes, and a reply comes with a later request, so names travel as hashes: those of requests
 that lose something, and those of each reply. A long request has a sample of them, the least hashes. The parent takes
-requests in their order and pairs them: a reply belongs to the latest request of its conversation if as many messages
-stand before it as that one had.
+requests in their order and pairs them: a reply belongs to the latest request of its caller that begins alike, has as
+many messages as stand before the reply, and ends with the same one.
 """
 
 from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -27,23 +27,24 @@ from xxhash import xxh3_64_intdigest
 
 from proxy.model.bounded import Bounded
 from proxy.model.conversation import Kind, Message, Part, PartKind
+from proxy.model.lenient_json import BROKEN, Json
+from proxy.wire.cache_marks import without_marks
 
 MAX_NAMES = 8_192  # of a request, or of a reply
-MAX_WAITING = 512  # conversations whose next reply is awaited: at most 64 MiB of names
-SHORT = 65_536  # characters of a text whose names are remembered
+MAX_WAITING, MAX_WAITING_BYTES = 4_096, 32 << 20  # requests whose reply is awaited, and their names
+SHORT, MAX_TEXTS = 8_192, 512  # characters of a text whose names are remembered, and such texts
 WORD = re.compile(r"[A-Za-z0-9_./@-]{4,120}")
 SHAPED = re.compile(r"[0-9_/@]|[a-z][A-Z]|\w\.\w")
 ENDS = "./@-"
-ESCAPES = re.compile(r"\\[nrt\"]")  # in the arguments of calls
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """The names of a request. `length`: its messages. `said`: the names of the latest reply in it, `said_at` the number
-    of messages before that one. `had`: its own names, of which `lost` would not be sent; empty where nothing is lost.
-    Names are hashes of 8 bytes each."""
+    """The names of a request. `end`: a digest of how many messages it has and of the last one. `said`: the names of the
+    latest reply in it; `after`: the same digest of what stands before that one. `had`: its own names, of which `lost`
+    would not be sent; empty where nothing is lost. Names are hashes of 8 bytes each."""
 
-    length: int = 0
-    said_at: int = 0
+    end: int = 0
+    after: int = 0
     said: bytes = b""
     had: bytes = b""
     lost: bytes = b""
@@ -54,10 +55,13 @@ NO_EVIDENCE = Evidence()
 
 @dataclass(slots=True)
 class Kept:
-    """How many names replies took from requests that were cut or refused, and how many of these would be sent."""
+    """How many names replies took from requests that were cut or refused, and how many of these would be sent.
+    `requests`: those that were, of which the replies to `paired` were found."""
 
     taken: int = 0
     kept: int = 0
+    requests: int = 0
+    paired: int = 0
 
     @property
     def share(self) -> float | None:
@@ -68,12 +72,16 @@ class Kept:
 def evidence(messages: Sequence[Message], sent: Iterable[Message] | None) -> Evidence:
     """The names of a request. `sent`: what would be sent in its place; None where nothing can be lost."""
     said_at, reply = _latest_reply(messages)
-    said = _packed(_names(reply))
+    said, end, after = _packed(_names(reply)), _end(messages), _end(messages[:said_at])
     if sent is None:
-        return Evidence(len(messages), said_at, said)
+        return Evidence(end, after, said)
     had = _packed(_names(messages))
     lost = _unpacked(had) - _names(sent)
-    return Evidence(len(messages), said_at, said, had, _packed(lost))
+    return Evidence(end, after, said, had, _packed(lost))
+
+
+def _end(messages: Sequence[Message]) -> int:
+    return xxh3_64_intdigest(without_marks(messages[-1].raw), len(messages)) if messages else 0
 
 
 def _latest_reply(messages: Sequence[Message]) -> tuple[int, Sequence[Message]]:
@@ -93,14 +101,29 @@ def _names(messages: Iterable[Message]) -> set[int]:
     found: set[int] = set()
     for message in messages:
         for part in message.parts():
-            text = _plain(part)
-            found |= _named(text) if len(text) <= SHORT else _in(text)
+            for text in _texts(part):
+                found |= _named(text) if len(text) <= SHORT else _in(text)
     return found
 
 
-def _plain(part: Part) -> str:
-    """A text; that of a call's arguments without the escapes of JSON, which would stick to names."""
-    return ESCAPES.sub(" ", part.text) if part.kind is PartKind.CALL else part.text
+def _texts(part: Part) -> Iterable[str]:
+    """A text; of a call the values of its arguments: their names are those of the tool's definition."""
+    if part.kind is not PartKind.CALL:
+        return (part.text,)
+    try:
+        return tuple(_values(msgspec.json.decode(part.text)))
+    except BROKEN:
+        return (part.text,)
+
+
+def _values(found: Json) -> Iterator[str]:
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, (int, float)) and not isinstance(found, bool):
+        yield str(found)
+    elif isinstance(found, (dict, list)):
+        for one in found.values() if isinstance(found, dict) else found:
+            yield from _values(one)
 
 
 def _in(text: str) -> frozenset[int]:
@@ -108,7 +131,7 @@ def _in(text: str) -> frozenset[int]:
     return frozenset([xxh3_64_intdigest(word.encode()) for word in words if len(word) > 3 and SHAPED.search(word)])
 
 
-_named = lru_cache(1_024)(_in)
+_named = lru_cache(MAX_TEXTS)(_in)
 
 
 def _packed(names: set[int]) -> bytes:
@@ -123,7 +146,6 @@ def _unpacked(names: bytes) -> set[int]:
 class _Waiting:
     """A request whose reply is awaited. `sums`: what its figures are added to."""
 
-    length: int
     had: bytes
     lost: bytes
     sums: Sequence[Kept]
@@ -133,18 +155,26 @@ class _Waiting:
 class Replies:
     """Pairs requests with the replies to them."""
 
-    _waiting: Bounded[tuple[str, int], _Waiting] = field(default_factory=lambda: Bounded(MAX_WAITING))
+    _waiting: Bounded[tuple[str, int, int], _Waiting] = field(
+        default_factory=lambda: Bounded(MAX_WAITING, MAX_WAITING_BYTES)
+    )
 
-    def add(self, talk: tuple[str, int], found: Evidence, sums: Sequence[Kept], *, sent: bool) -> None:
-        """A request of a conversation comes: adds what its reply took from the one before. `sent`: it is sent at
-        all."""
-        before = self._waiting.take(talk)
-        if before is not None and before.length == found.said_at:
+    def add(self, talk: tuple[str, int], found: Evidence, sums: Sequence[Kept], *, whole: bool, sent: bool) -> None:
+        """A request of a conversation comes: adds what the reply in it took from the one before. `whole`: its prompt is
+        sent as it came; `sent`: it is sent at all."""
+        before = self._waiting.take((*talk, found.after))
+        if before is not None:
             taken = _unpacked(found.said) & _unpacked(before.had)
             kept = taken - _unpacked(before.lost)
             for one in before.sums:
                 one.taken += len(taken)
                 one.kept += len(kept)
-        if found.had:
-            lost = found.lost if sent else found.had
-            self._waiting.put(talk, _Waiting(found.length, found.had, lost, sums))
+                one.paired += 1
+        key = (*talk, found.end)
+        if whole:
+            self._waiting.take(key)  # it was repeated: nothing of it is lost
+            return
+        for one in sums:
+            one.requests += 1
+        lost = found.lost if sent else found.had
+        self._waiting.put(key, _Waiting(found.had, lost, sums), len(found.had) + len(lost))

@@ -60,8 +60,9 @@ def unpriced(found: Sequence[dict[str, Any]]) -> list[str]:
 
 def evidence(found: dict[str, Any]) -> str:
     """The share of names that replies took from requests which would be cut or not sent, and that would be sent."""
-    taken, kept = found["evidence"]["taken"], found["evidence"]["kept"]
-    return f"{kept / taken:.1%} of {taken:,}" if taken else "-"
+    taken, kept, requests, paired = (found["evidence"][key] for key in ("taken", "kept", "requests", "paired"))
+    share = f"{kept / taken:.1%} of {taken:,}" if taken else "-"
+    return share if paired == requests else f"{share}, replies to {paired:,} of {requests:,}"
 
 
 def dollars(amount: float) -> str:

@@ -170,8 +170,9 @@ def _sums(s: Sums) -> dict[str, Any]:
 
 
 def _evidence(found: Kept) -> dict[str, int]:
-    """Names that replies took from requests that were cut or not sent, and those of them that would be sent."""
-    return {"taken": found.taken, "kept": found.kept}
+    """Names that replies took from requests that were cut or not sent, and those of them that would be sent; how many
+    such requests there are, and to how many a reply is known."""
+    return {"taken": found.taken, "kept": found.kept, "requests": found.requests, "paired": found.paired}
 
 
 def _figures(found: FiguresOnly) -> dict[str, Any]:

@@ -234,7 +234,8 @@ class Tally:
         sums = [one.evidence for one in groups]
         if booking is not None:
             sums.append(booking.sums.evidence)
-        self._replies.add((recorded.caller, p.talk), p.evidence, sums, sent=p.possible)
+        whole = p.possible and p.prompt_sent == p.prompt
+        self._replies.add((recorded.caller, p.talk), p.evidence, sums, whole=whole, sent=p.possible)
 
     def _booked(self, p: Planned, recorded: Recorded) -> tuple[Planned, Booking | None]:
         """A request as it is planned in the stage of its budget, or in a later one that has room; refused where none

@@ -104,12 +104,7 @@ class PieceSender:
 
         async def one(number: int, payload: bytes) -> bytes:
             async with gate:
-                self.billed.add(number)
-                try:
-                    answer = await self._answer(payload, _of_piece(headers, number))
-                except (_Failed, UpstreamError):
-                    self.billed.discard(number)
-                    raise
+                answer = await self._answer(number, payload, _of_piece(headers, number))
                 first.append(answer.headers)
                 try:
                     return await self._body(answer, turn, taken)
@@ -131,11 +126,23 @@ class PieceSender:
             raise UpstreamError(502, "upstream_error", FAILED)
         return Answer(Joined(first[0], parts, self.room))
 
-    async def _answer(self, payload: bytes, headers: Sequence[Header]) -> Answer:
+    async def _posted(self, number: int, payload: bytes, headers: Sequence[Header]) -> Answer:
+        """A piece's answer. It is billed from when it is sent, until an error says that it is not."""
+        self.billed.add(number)
+        try:
+            answer = await self.post(payload, headers)
+        except UpstreamError:
+            self.billed.discard(number)
+            raise
+        if answer.status != 200:
+            self.billed.discard(number)
+        return answer
+
+    async def _answer(self, number: int, payload: bytes, headers: Sequence[Header]) -> Answer:
         """A piece's answer with status 200. Raises `_Failed` and `UpstreamError`."""
         pause = PAUSE_S
         try:
-            answer = await self.post(payload, headers)
+            answer = await self._posted(number, payload, headers)
             if answer.status == 200:
                 return answer
             if answer.status not in RETRIED:
@@ -145,7 +152,7 @@ class PieceSender:
         except UpstreamError:
             pass
         await asyncio.sleep(pause)
-        answer = await self.post(payload, headers)
+        answer = await self._posted(number, payload, headers)
         if answer.status != 200:
             raise _Failed(answer)
         return answer

@@ -37,8 +37,9 @@ def test_a_name_is_one_wherever_it_stands(text: str) -> None:
     assert count(alone) == 1
     for around in (f"See {text}.", f'"{text}"', f"({text})\n", f"{text}:", f"港に {text} があります", f"`{text}`,"):
         assert names(user(around)).had == alone
-    called = tool_round("a", "x", arguments=json.dumps({"q": f'one\n{text}\tand "{text}"'}))
-    assert names(*called).had == alone
+    for value in (f'one\n{text}\tand "{text}"', [{"deep": text}], f"港に {text}"):
+        assert names(*tool_round("a", "x", arguments=json.dumps({"query_1": value}))).had == alone
+    assert names(*tool_round("a", "x", arguments=f"*** Begin\n{text}\n+x")).had == alone, "a text is no JSON"
 
 
 @pytest.mark.parametrize("text", NO_NAMES)
@@ -56,7 +57,7 @@ def test_what_is_lost_is_what_is_nowhere_in_what_is_sent() -> None:
 def test_the_latest_reply_is_all_that_the_model_said_after_the_last_word_of_others() -> None:
     talk = [user("q_1"), assistant("a_one"), user("q_2"), *tool_round("c", "r_esult", arguments='{"path": "b_two"}')]
     found = names(*talk)
-    assert (found.said_at, found.length) == (3, 5) and found.said == names(user("b_two")).had
+    assert found.after == names(*talk[:3]).end and found.said == names(user("b_two")).had
     assert names(*talk, assistant("It ends a_s")).said == b"", "this reply is yet to come"
     assert names(user("q_1")).said == evidence((), None).said == b""
 
@@ -67,37 +68,56 @@ def test_the_names_of_a_long_request_are_a_sample_that_another_one_shares() -> N
     assert count(first.had) == MAX_NAMES and first.had == second.had
 
 
+def test_names_of_arguments_are_none() -> None:
+    assert (
+        names(*tool_round("a", "x", arguments=json.dumps({"file_path": "alpha", "old_string": True, "n_1": 7}))).had
+        == b""
+    )
+
+
 def replies(*found: tuple[str, Evidence, bool]) -> list[Kept]:
     """What these requests of these conversations add, each to sums of its own."""
     pairs, sums = Replies(), [Kept() for _ in found]
     for (talk, one, sent), kept in zip(found, sums, strict=True):
-        pairs.add((talk, 0), one, [kept], sent=sent)
+        pairs.add((talk, 0), one, [kept], whole=not one.had, sent=sent)
     return sums
 
 
 OPENING = [user("a_one b_two c_three")]
-SECOND = names(*OPENING, assistant("a_one b_two d_four"), user("And?"))
+SECOND = evidence(prompt([*OPENING, assistant("a_one b_two d_four"), user("And?")]).messages, None)
+NONE = Kept(requests=1)
 FIRST = evidence(prompt(OPENING).messages, prompt([user("a_one c_three")]).messages)
 
 
 def test_of_what_a_reply_took_that_counts_which_is_sent() -> None:
     first, second = replies(("x", FIRST, True), ("x", SECOND, True))
-    assert (first, first.share) == (Kept(2, 1), 0.5)
-    assert (second, second.share) == (Kept(), None), "no reply to it is known"
-    assert replies(("x", FIRST, False), ("x", SECOND, True))[0] == Kept(2, 0), "it was not sent"
+    assert (first, first.share) == (Kept(2, 1, 1, 1), 0.5)
+    assert (second, second.share) == (Kept(), None), "it was sent whole"
+    assert replies(("x", FIRST, False), ("x", SECOND, True))[0] == Kept(2, 0, 1, 1), "it was not sent"
 
 
 def test_a_reply_belongs_to_the_request_before_it_and_to_no_other() -> None:
-    assert replies(("x", FIRST, True), ("y", SECOND, True))[0] == Kept(), "another conversation"
+    assert replies(("x", FIRST, True), ("y", SECOND, True))[0] == NONE, "another conversation"
     later = names(*OPENING, assistant("x"), user("y"), assistant("a_one"), user("z"))
-    assert replies(("x", FIRST, True), ("x", later, True))[0] == Kept(), "a request between them is not recorded"
+    assert replies(("x", FIRST, True), ("x", later, True))[0] == NONE, "a request between them is not recorded"
     whole = evidence(prompt(OPENING).messages, None)
-    assert replies(("x", FIRST, True), ("x", whole, True), ("x", SECOND, True))[0] == Kept(), "it was repeated"
+    assert replies(("x", FIRST, True), ("x", whole, True), ("x", SECOND, True))[0] == NONE, "it was repeated"
+
+
+def test_conversations_that_begin_alike_are_told_apart_where_they_go_on() -> None:
+    """The same task twice at once, and a side request with the same first message."""
+    other = [*OPENING, assistant("b_two"), user("Other?")]
+    cut = evidence(prompt(other).messages, ())
+    after = evidence(prompt([*other, assistant("b_two"), user("?")]).messages, None)
+    side = evidence(prompt([*OPENING, user("A title, please.")]).messages, ())
+    found = replies(("x", FIRST, True), ("x", side, True), ("x", cut, True), ("x", SECOND, True), ("x", after, True))
+    # The reply in `cut` is one to FIRST, whose place is then empty.
+    assert [(one.taken, one.paired) for one in found] == [(1, 1), (0, 0), (1, 1), (0, 0), (0, 0)]
 
 
 def test_few_conversations_wait_for_their_replies() -> None:
     others = [(f"o{number}", FIRST, True) for number in range(2 * MAX_WAITING)]
-    assert replies(("x", FIRST, True), *others, ("x", SECOND, True))[0] == Kept()
+    assert replies(("x", FIRST, True), *others, ("x", SECOND, True))[0] == NONE
 
 
 def talk(*replied: str) -> list[bytes]:
@@ -119,9 +139,9 @@ def added(bodies: Sequence[bytes], **more: Any) -> Tally:
 
 
 def test_a_cut_keeps_what_is_at_its_end_and_says_what_the_reply_took_of_the_rest() -> None:
-    assert added(talk("It is FG5678.", "x")).total.evidence == Kept(1, 1)
+    assert added(talk("It is FG5678.", "x")).total.evidence == Kept(1, 1, 3, 2)
     lost = added(talk("It was BD1234, and is FG5678.", "x"))
-    assert lost.total.cut == 3 and lost.total.evidence in (Kept(2, 1), Kept(2, 2))
+    assert lost.total.cut == 3 and lost.total.evidence in (Kept(2, 1, 3, 2), Kept(2, 2, 3, 2))
     assert [group.evidence for group in (*lost.models.values(), *lost.apps.values())] == [lost.total.evidence] * 2
     assert added(talk("It is FG5678."), redacted=True).total.evidence == Kept(), "its words are others"
 
@@ -136,5 +156,5 @@ def test_a_budget_has_the_evidence_of_what_it_cut_and_of_what_it_refused(over: O
     reply = planned(caller="ann", evidence=SECOND, talk=0)
     found = tally(*(result(one, at) for at, one in enumerate((asked, reply) * 4)))
     (sums,) = found.ledger.all()
-    kept = {Over.FIT: 2 + 1 + 1 + 0, Over.REFUSE: 2 + 2 + 0 + 0}[over]
-    assert sums.evidence == found.total.evidence == Kept(4 * 2, kept)
+    kept = {Over.FIT: Kept(2 + 2 + 2, 1 + 1 + 0, 3, 3), Over.REFUSE: Kept(2 + 2, 0, 2, 2)}[over]
+    assert sums.evidence == found.total.evidence == kept, "without those that were sent whole"

@@ -56,7 +56,7 @@ def hostile() -> str:
     first["without_price"] = [{"model": HOSTILE, "where": HOSTILE, "why": HOSTILE, "requests": 1}]
     budget = {name: HOSTILE for name in ("budget", "name", "over", "limit", "most")}
     figures = {"share": 0.5, "stages": [1, 2, 3, 4], "refused": 5, "changes": [{"at": 1_763_000_000.0, "stage": 1}]}
-    first["budgets"] = [budget | figures | {"evidence": {"taken": 4, "kept": 3}}]
+    first["budgets"] = [budget | figures | {"evidence": {"taken": 4, "kept": 3, "requests": 2, "paired": 1}}]
     found["input"] |= {"unknown_upstreams": [HOSTILE], "unused_rules": [HOSTILE]}
     for step in (*found["columns"][0]["steps"], *found["columns"][0]["worst"][0]["steps"]):
         step["step"] = HOSTILE

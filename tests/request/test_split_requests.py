@@ -129,6 +129,12 @@ def test_of_a_request_that_fails_the_pieces_are_billed_that_were_sent_and_not_re
     assert 0 not in hung_up.billed and hung_up.billed == {int(piece) for piece in hung_up.asked} - {0}
 
 
+def test_a_piece_that_waits_to_be_sent_once_more_is_not_billed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pieces, "_pause", lambda answer: 30.0)
+    provider = Provider({b"0": [429], b"1": [400], b"2": [503]})
+    assert provider.send()[0] == 400 and provider.billed.isdisjoint({0, 1, 2})
+
+
 def test_of_pieces_that_fail_together_one_answer_is_given_back_and_the_others_are_closed() -> None:
     provider = Provider({b"%d" % i: [400] for i in range(AT_ONCE)})
     assert provider.send() == (400, b"no")
