@@ -266,14 +266,13 @@ class Services:
 
     def _attempts(self, serving: Serving) -> Attempts:
         """What sends requests, and learns whose keys were accepted."""
-        asked = self.extra_calls if self.rules.callers.tells_strangers_apart else self._billed(serving.routes)
-        keys = AnsweredKeys(serving.knowledge.keys, asked, self.extra_calls)
+        keys = AnsweredKeys(serving.knowledge.keys, self._asked_for(serving.routes), self.extra_calls)
         return Attempts(serving.refusals, keys, self.pool, self.budget)
 
-    def _billed(self, routes: Routes | None) -> ExtraCalls | None:
-        """The extra calls, if the operator may be billed for what callers cause."""
-        dedicated = any(client.dedicated for client in self.clients.values())
-        return self.extra_calls if self.upstream.has_key or dedicated or routes is not None else None
+    def _asked_for(self, routes: Routes | None) -> ExtraCalls | None:
+        """The extra calls, if the operator may be billed for what callers cause, or budgets tell them apart."""
+        needed = any(client.dedicated for client in self.clients.values()) or self.rules.callers.tells_strangers_apart
+        return self.extra_calls if self.upstream.has_key or needed or routes is not None else None
 
     def _metrics(self, folder: Path | None) -> Metrics:
         return Metrics(

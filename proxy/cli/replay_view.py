@@ -60,6 +60,7 @@ ROWS: Sequence[tuple[str, Callable[[dict[str, Any]], str]]] = (
     ("  of these answered", lambda t: f"{t['answered']:,}"),
     ("cut", lambda t: f"{t['cut']:,}"),
     ("cannot be made to fit", lambda t: f"{t['unfit']:,}"),
+    ("refused: budget used up", lambda t: f"{t['over_budget']:,}"),
     ("prompt tokens", lambda t: f"{t['tokens']['prompt']:,}"),
     ("  removed", lambda t: f"{t['tokens']['removed']:,}"),
     ("evidence kept", evidence),

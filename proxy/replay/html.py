@@ -202,6 +202,7 @@ def _compared(columns: Sequence[dict[str, Any]]) -> str:
             ("cut", number(total["cut"])),
             ("cannot be made to fit", number(total["unfit"])),
             ("of which a caller's rule lets nothing be changed", number(total["held"])),
+            ("refused, as their budget is used up", number(total["over_budget"])),
             ("prompt tokens as sent", number(total["tokens"]["prompt"])),
             ("prompt tokens fitted", number(total["tokens"]["prompt_sent"])),
             ("names that replies took from requests which were cut or not sent: still sent", evidence(total)),

@@ -148,7 +148,7 @@ def _sums(s: Sums) -> dict[str, Any]:
         "answered": s.answered,
         "recorded_refusals": s.refused,
         "recorded_refusals_answered": s.refused_answered,
-        "tokens": {"prompt": s.prompt, "prompt_sent": s.prompt_sent, "removed": s.prompt - s.prompt_sent},
+        "tokens": {"prompt": s.prompt, "prompt_sent": s.prompt_sent, "removed": s.removed},
         "evidence": _evidence(s.evidence),
         "cached_tokens": {
             "as_sent": s.cached_asked,

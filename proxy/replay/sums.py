@@ -66,6 +66,7 @@ class Sums:
     cut: int = 0
     prompt: int = 0
     prompt_sent: int = 0
+    removed: int = 0
     cached_asked: int = 0
     cached_sent: int = 0
     cut_prompt: int = 0
@@ -99,6 +100,7 @@ class Sums:
         self.cut += p.prompt_sent != p.prompt
         self.prompt += p.prompt
         self.prompt_sent += p.prompt_sent if p.possible else 0
+        self.removed += p.prompt - p.prompt_sent if p.possible else 0
         refused = recorded.status in (400, 413, 422) and p.too_long
         self.refused += refused
         self.refused_answered += refused and p.possible
@@ -173,6 +175,7 @@ class FiguresOnly:
             sums.near += NEAR <= load <= 1
             sums.prompt += figures.prompt
             sums.prompt_sent += figures.prompt_sent or 0
+            sums.removed += figures.prompt - (figures.prompt_sent or 0)
             sums.cut += figures.prompt_sent != figures.prompt
         for name, before, after in figures.steps:
             _count(self.steps, name, before, after)
@@ -224,7 +227,7 @@ class Tally:
         usage = self._add_money(p, recorded, groups)
         if booking is not None and p.possible:
             booking.settle(self._amount(p, recorded, usage))
-        if place < len(result.cuts) and (cut := result.cuts[place]) is not None:
+        if place < len(result.cuts) and (cut := result.cuts[place]) is not None and not p.denied:
             self._keep(result, cut)
 
     def _add_evidence(self, p: Planned, recorded: Recorded, groups: tuple[Sums, ...], booking: Booking | None) -> None:
@@ -252,7 +255,7 @@ class Tally:
             if not p.staged:
                 break
         booking.refuse()
-        return replace(p, possible=False, denied=True), booking
+        return replace(p, possible=False, denied=True, steps=(), prompt_sent=p.prompt, sent=None), booking
 
     def _amount(self, p: Planned, recorded: Recorded, usage: Usage) -> int:
         """What a request takes from its budget."""

@@ -83,6 +83,16 @@ def test_requests_are_sent_as_planned_for_the_stage_of_their_budget_and_refused_
     assert sums.stages[0] == 1 and sum(sums.stages) == 3 and sums.refused == 2 and sums.used == 8_192 + 2 * 4_096
     assert (found.total.denied, found.total.unfit, found.total.cut) == (2, 0, 2)
     assert found.total.prompt_sent == 8_192 + 2 * 4_096 and found.steps["prune_history"].requests == 2
+    assert found.total.removed == found.steps["prune_history"].tokens == 2 * 4_096
+
+
+def test_what_is_refused_is_not_cut() -> None:
+    budget = Budget("day", 9_000, over=Over.REFUSE, everything=True)
+    asked = planned(sent=4_096, caller="ann", budget=budget)
+    found = tally(*(result(asked, at, cut=True, usage=Usage(8_192)) for at in (0.0, 1.0, 2.0, 3.0)))
+    assert (found.total.denied, found.total.cut, found.steps["prune_history"].requests) == (2, 2, 2)
+    assert found.total.removed == 2 * 4_096 and len(found.worst) == 1
+    assert tally(result(asked, cut=True), result(asked, 1.0, cut=True)).worst
 
 
 def test_a_budget_that_only_tells_changes_nothing() -> None:

@@ -36,7 +36,8 @@ COUNT_DIFFERENCES = tuple(map(float, (-1_000, -100, -20, -4, -1, 0, 3, 20, 100, 
 # The results of requests, each with its usual status.
 RESULTS = (
     *(("passed", "200"), ("fitted", "200"), ("healed", "200"), ("refused", "400"), ("rejected", "400")),
-    *(("unfit", "400"), ("not_understood", "200"), ("upstream_error", "502"), ("upstream_error", "504")),
+    *(("unfit", "400"), ("over_budget", "403"), ("not_understood", "200")),
+    *(("upstream_error", "502"), ("upstream_error", "504")),
     *(("broken_off", "200"), ("cancelled", "499"), ("stopped", "503"), ("bug", "200"), ("bug", "500")),
 )
 ALERTED = (("unfit", "400"), ("upstream_error", "502"), ("upstream_error", "504"), ("broken_off", "200"))
