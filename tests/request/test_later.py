@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from proxy.http.memory_budget import Budget, Room
+from proxy.model.budget import Budget as Spending
+from proxy.model.budget import Over
+from proxy.model.caller_rule import CallerRule
 from proxy.model.plan import Ladder, Mode
 from proxy.model.structs import replace
 from proxy.request.later import Later
@@ -81,6 +84,12 @@ def test_wants_of_later_turns_are_fetched_only_where_a_plan_may_be_sent_and_thei
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert len(noting.asked) == (mode is Mode.FIT) and budget.used == before
+        held = CallerRule(1, "ann", budget=Spending("b", 1_000, over=Over.FIT))
+        under = replace(planned.received, controls=replace(planned.received.controls, rule=held))
+        later.prefetch(under, replace(scanned, probing=True), ladder, context.record)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert len(noting.asked) == (mode is Mode.FIT), "what ends later could not be charged to a budget"
         for seen, asked in noting.asked:
             assert not seen.probing and seen.scan.text == b"" and all(step.ahead is None for step in asked.steps)
 
