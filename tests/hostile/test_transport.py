@@ -112,7 +112,8 @@ def test_F14_while_it_drains_every_answer_says_that_it_is_the_last(workers: int)
         eventually(lambda: any(b'"wait"' in request.body for request in up.requests))
         proxy.process.send_signal(signal.SIGTERM)
         for path, body in ((CHAT, HELLO), ("/v1/models", None), ("/readyz", None)):
-            eventually(lambda path=path, body=body: closes(proxy.ask(body, path)))  # type: ignore[misc]
+            eventually(lambda path=path, body=body: all(closes(proxy.ask(body, path)) for _ in range(10 * workers)))  # type: ignore[misc]
+        time.sleep(1)  # each worker has heard of it by now, also one that was asked nothing meanwhile
         going.set()
         assert closes(begun.result(20))
         assert proxy.process.wait(20) == 0
