@@ -200,7 +200,7 @@ def _stay(running: Sequence[Running]) -> None:
     def ended(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt  # so that the proxies end, too: they have a session of their own
 
-    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, *_of_terminal())}
+    before = {number: signal.signal(number, ended) for number in (getattr(signal, name) for name in FORWARDED)}
     try:
         _say(f"the page stays open at {pages} (Ctrl-C to stop)")
         while True:
@@ -210,11 +210,6 @@ def _stay(running: Sequence[Running]) -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _of_terminal() -> list[signal.Signals]:
-    """The signals of a terminal that goes away, where the system has them."""
-    return [getattr(signal, name) for name in ("SIGHUP", "SIGQUIT") if hasattr(signal, name)]
 
 
 def _say(text: str) -> None:

@@ -63,11 +63,6 @@ class Kept:
     requests: int = 0
     paired: int = 0
 
-    @property
-    def share(self) -> float | None:
-        """The share that is kept; None where nothing was taken."""
-        return self.kept / self.taken if self.taken else None
-
 
 def evidence(messages: Sequence[Message], sent: Iterable[Message] | None) -> Evidence:
     """The names of a request. `sent`: what would be sent in its place; None where nothing can be lost."""

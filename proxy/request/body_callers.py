@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from proxy.http.addresses import network_of
 from proxy.http.receiving import Scope
 from proxy.upstreams.extra_calls import ExtraCalls
-from proxy.upstreams.internal_client import caller_of, has_one_credential
+from proxy.upstreams.internal_client import caller_of, key_digest
 from proxy.upstreams.key_checks import KeyChecks, brings_credential
 from proxy.upstreams.models_listing import Headers
 
@@ -15,7 +15,7 @@ from proxy.upstreams.models_listing import Headers
 @dataclass(frozen=True, slots=True)
 class BodyCallers:
     """Callers by the key that they send, once an upstream that checks keys has accepted it: others may be invented.
-    All others are callers by their address, also who sends several keys: the upstream may read one of them alone."""
+    All others are callers by their address, also who sends several keys: an upstream may read one of them alone."""
 
     keys: KeyChecks
     extra_calls: ExtraCalls
@@ -29,8 +29,8 @@ class BodyCallers:
 
     def caller_at(self, headers: Headers, address: str) -> bytes:
         """The same of a request with these headers, from this address."""
-        if self.keys.checked and brings_credential(headers) and has_one_credential(headers):
-            caller = caller_of(headers)
-            if self.extra_calls.has_accepted(caller):
-                return caller
+        if self.keys.checked and brings_credential(headers) and self.extra_calls.has_accepted(caller_of(headers)):
+            key = key_digest(headers)
+            if key is not None:
+                return key
         return network_of(address).encode() if address else b""

@@ -176,11 +176,22 @@ def caller_of(headers: Headers) -> bytes:
     return _digest(headers, CREDENTIALS)
 
 
-def has_one_credential(headers: Headers) -> bool:
-    """Whether there is one credential, in a header or in the query."""
-    return (
-        sum(name in CREDENTIALS or (name == QUERY and bool(KEY_IN_QUERY.search(said))) for name, said in headers) == 1
-    )
+def key_digest(headers: Headers) -> bytes | None:
+    """A 16-byte digest of the key of a client that sends one in a header, the same however it is written. None of all
+    others: of several keys the upstream may ignore what was invented, and a query can be written in many ways."""
+    keys = _credentials(headers, CREDENTIALS)
+    key = _bare(keys[0][1]) if len(keys) == 1 and keys[0][0] != QUERY else None
+    return None if key is None else blake2b(key, digest_size=16).digest()
+
+
+def _credentials(headers: Headers, names: frozenset[bytes]) -> list[Header]:
+    return [h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))]
+
+
+def _bare(value: bytes) -> bytes | None:
+    """A key without `Bearer`; None of what is written in another way."""
+    words = value.split()
+    return words[-1] if len(words) == 1 or (len(words) == 2 and words[0].lower() == b"bearer") else None
 
 
 def tenant_of(headers: Headers) -> bytes:
@@ -195,9 +206,9 @@ def voter_of(headers: Headers, address: str, accepted: bool, api: str = "") -> b
     that can be written in several ways, may invent what its upstream ignores: it counts by its address."""
     keys = [(name, value) for name, value in headers if name in CREDENTIALS or name == QUERY]
     if accepted and len(keys) == 1 and keys[0][0] in READ_KEYS.get(api, USUAL.keys):
-        words = keys[0][1].split()
-        if len(words) == 1 or (len(words) == 2 and words[0].lower() == b"bearer"):
-            return b"key:" + words[-1]
+        key = _bare(keys[0][1])
+        if key is not None:
+            return b"key:" + key
     return b"address:" + _network(address).encode()
 
 
@@ -214,7 +225,7 @@ def _network(address: str) -> str:
 
 
 def _digest(headers: Headers, names: frozenset[bytes]) -> bytes:
-    found = [h for h in headers if h[0] in names or (h[0] == QUERY and KEY_IN_QUERY.search(h[1]))]
+    found = _credentials(headers, names)
     if len(found) == 1:  # as mostly
         lines = _encoded(*found[0])
     else:
