@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from proxy.config.rows import parse_rows
+from proxy.config.rows import converted, parse_rows
 from proxy.config.window_rules import MAX_TOKENS
 from proxy.model.budget import NANO, Budget, For, Over, Unit
 
@@ -84,7 +84,7 @@ class BudgetRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_budgets(table: Mapping[str, Any]) -> tuple[dict[str, Budget], list[str]]:
     """The budgets of a parsed callers.toml by their names, and the problems of its rows."""
-    rows, problems = parse_rows(table, TABLE, partial(msgspec.convert, type=BudgetRow))
+    rows, problems = parse_rows(table, TABLE, partial(converted, kind=BudgetRow))
     found: dict[str, Budget] = {}
     for row in rows:
         if row.name in found:

@@ -15,7 +15,7 @@ import msgspec
 
 from proxy.config.budgets import NAME, NAME_FORM, parse_budgets, said
 from proxy.config.budgets import TABLE as BUDGET
-from proxy.config.rows import parse_rows
+from proxy.config.rows import converted, parse_rows
 from proxy.config.settings import Settings
 from proxy.config.window_rules import MAX_TOKENS
 from proxy.model.budget import Budget
@@ -171,7 +171,7 @@ def parse_callers(table: Mapping[str, Any]) -> tuple[CallerRules, list[str]]:
     known = ("callers", TABLE, BUDGET)
     problems = [f"{key}: unknown key, must be {' or '.join(known)}" for key in table if key not in known]
     listed, wrong = _listed(table.get("callers", []))
-    rows, invalid = parse_rows(table, TABLE, partial(msgspec.convert, type=CallerRow))
+    rows, invalid = parse_rows(table, TABLE, partial(converted, kind=CallerRow))
     budgets, unclear = parse_budgets(table)
     rules = CallerRules(listed, rows, budgets)
     problems += [*wrong, *invalid, *unclear]

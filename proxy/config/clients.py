@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 
 FILE = "clients.toml"
 API, CLIENT = "api", "client"
@@ -92,10 +92,8 @@ def _check_variables(variables: Iterable[str]) -> None:
 
 def parse_clients(table: Mapping[str, Any]) -> tuple[Clients, list[str]]:
     """The valid rows of a file, and its problems."""
-    apis, problems = parse_named_rows({API: table.get(API, [])}, API, lambda row: msgspec.convert(row, ApiRow))
-    clients, more = parse_named_rows(
-        {CLIENT: table.get(CLIENT, [])}, CLIENT, lambda row: msgspec.convert(row, ClientRow)
-    )
+    apis, problems = parse_named_rows({API: table.get(API, [])}, API, lambda row: converted(row, ApiRow))
+    clients, more = parse_named_rows({CLIENT: table.get(CLIENT, [])}, CLIENT, lambda row: converted(row, ClientRow))
     unknown = [f"{key}: unknown table, must be {API} or {CLIENT}" for key in table if key not in (API, CLIENT)]
     return Clients(apis, clients), [*unknown, *problems, *more]
 

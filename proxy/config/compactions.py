@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from proxy.apis import apis
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 from proxy.fit.compactions import Compaction
 
 FILE = "compactions.toml"
@@ -22,7 +20,7 @@ def parse_compactions(table: Mapping[str, Any]) -> tuple[tuple[Compaction, ...],
 
 
 def _row(row: Any) -> Compaction:
-    found = msgspec.convert(row, Compaction)
+    found = converted(row, Compaction)
     known = sorted(api.name for api in apis())
     if not set(found.apis) <= set(known):
         raise ValueError(f"apis must be of {', '.join(known)}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from proxy.apis import count_bodies
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 from proxy.tokens.formats import FORMATS
 from proxy.wire.counters import Counter
 
@@ -22,7 +20,7 @@ def parse_counters(table: Mapping[str, Any]) -> tuple[tuple[Counter, ...], list[
 
 
 def _counter(row: Any) -> Counter:
-    found = msgspec.convert(row, Counter)
+    found = converted(row, Counter)
     if found.api not in FORMATS:
         raise ValueError(f"api is {found.api!r}, must be one of {', '.join(FORMATS)}")
     if found.form and found.form not in count_bodies():

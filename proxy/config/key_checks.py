@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 
 FILE = "key_checks.toml"
 TABLE = "key_check"
@@ -48,7 +48,7 @@ class KeyCheck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_key_checks(table: Mapping[str, Any]) -> tuple[tuple[KeyCheck, ...], list[str]]:
     """The valid rows, and the problems of the others: row and reason."""
-    return parse_named_rows(table, TABLE, lambda row: msgspec.convert(row, KeyCheck))
+    return parse_named_rows(table, TABLE, lambda row: converted(row, KeyCheck))
 
 
 def merged(upper: Sequence[KeyCheck], lower: Sequence[KeyCheck]) -> tuple[KeyCheck, ...]:

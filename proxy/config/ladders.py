@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from proxy.config.rows import as_rows, error_text, parse_rows
+from proxy.config.rows import as_rows, converted, error_text, parse_rows
 from proxy.config.window_rules import check_name
 from proxy.model.limits import DEFAULT_RESERVE, FLOOR
 from proxy.model.plan import Ladder, LadderStep
@@ -75,7 +75,7 @@ def parse_ladder(
     problems: list[str] = []
     settings = LadderSettings()
     try:
-        settings = msgspec.convert({key: value for key, value in table.items() if key not in TABLES}, LadderSettings)
+        settings = converted({key: value for key, value in table.items() if key not in TABLES}, LadderSettings)
     except ValueError as error:
         problems.append(error_text(error))
     steps, wrong = parse_rows(table, "step", lambda row: _ladder_step(row, defaults, package))
@@ -154,9 +154,9 @@ def _overridden(row: Any, overrides: Params) -> Any:
 
 def parse_ladder_rules(table: Mapping[str, Any]) -> tuple[tuple[LadderRule, ...], list[str]]:
     """The `[[use]]` rows in order, and one line per invalid row."""
-    return parse_rows(table, "use", partial(msgspec.convert, type=LadderRule))
+    return parse_rows(table, "use", partial(converted, kind=LadderRule))
 
 
 def parse_lorebook_rules(table: Mapping[str, Any]) -> tuple[tuple[LorebookRule, ...], list[str]]:
     """The `[[lorebook]]` rows in order, and one line per invalid row."""
-    return parse_rows(table, "lorebook", partial(msgspec.convert, type=LorebookRule))
+    return parse_rows(table, "lorebook", partial(converted, kind=LorebookRule))

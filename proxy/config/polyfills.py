@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 
 FILE = "polyfills.toml"
 TABLE = "polyfill"
@@ -30,7 +30,7 @@ class Polyfill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def parse_polyfills(table: Mapping[str, Any]) -> tuple[tuple[Polyfill, ...], list[str]]:
     """The valid rows, and the problems of the others: row and reason."""
-    return parse_named_rows(table, TABLE, lambda row: msgspec.convert(row, Polyfill))
+    return parse_named_rows(table, TABLE, lambda row: converted(row, Polyfill))
 
 
 def is_polyfilled(rows: Iterable[Polyfill], host: str) -> bool:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from enum import Enum
+from typing import Any, Protocol, TypeVar, get_args
+
+import msgspec
 
 Row = TypeVar("Row")
 Table = Mapping[str, Any]  # a parsed file
+FIELD = re.compile(r"(?: - at `\$\.([^.\[`]+)[^`]*`|(?:unknown|required) field `([^`]+)`)$")  # of errors of msgspec
+UNKNOWN, CHOICE = "contains unknown field", "Invalid enum value"
 
 
 class Named(Protocol):
@@ -55,12 +62,53 @@ def parse_named_rows(
     return rows, [*(f"{key}: unknown table, must be {kind}" for key in table if key != kind), *problems]
 
 
-def error_text(error: ValueError) -> str:
+def converted(row: Any, kind: type[Row]) -> Row:
+    """A row as a value of `kind`, a `msgspec.Struct`. Raises `ValueError` with all that is wrong in one line: fields
+    with the values that they may have, and names that are no fields with the one that was probably meant."""
+    left, wrong = row, list[str]()
+    while True:
+        try:
+            found = msgspec.convert(left, kind)
+        except msgspec.ValidationError as error:
+            field = _field_of(error)
+            if left is row or field in left or (field and field not in row):  # else it follows from what was left out
+                wrong.append(error_text(error) + _hint(str(error), field, kind))
+            if not (isinstance(left, dict) and field in left):
+                break
+            left = {key: value for key, value in left.items() if key != field}
+        else:
+            break
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return found
+
+
+def _field_of(error: msgspec.ValidationError) -> str:
+    """The field of a row that an error is about, or that it does not know or misses; empty if it is about the row."""
+    found = FIELD.search(str(error))
+    return "" if found is None else found[1] or found[2]
+
+
+def _hint(text: str, field: str, kind: type[Any]) -> str:
+    """What a field may be: one of a few values, or another name."""
+    fields = {one.encode_name: one.type for one in msgspec.structs.fields(kind)}
+    if UNKNOWN in text and field not in fields:
+        similar = difflib.get_close_matches(field, fields, n=1)
+        return f", did you mean {similar[0]}?" if similar else f", known are {', '.join(fields)}"
+    if CHOICE not in text or not text.endswith(f"$.{field}`"):
+        return ""
+    kinds = (fields[field], *get_args(fields[field]))
+    known = [str(one.value) for it in kinds if isinstance(it, type) and issubclass(it, Enum) for one in it]
+    return f", must be one of {', '.join(known)}" if known else ""
+
+
+def error_text(error: Exception) -> str:
     """The text of an error of `msgspec.convert`, field first: `cap_tokens: expected int, got str`."""
     text, _, path = str(error).replace("`", "").partition(" - at ")
     text = text.replace("Object contains unknown", "unknown").replace("Object missing required", "missing")
     field = path.removeprefix("$").removeprefix(".")
-    return (f"{field}: " if field else "") + text.replace("Expected ", "expected ")
+    text = text.replace("Expected ", "expected ").replace(" | null", "")  # which TOML cannot say
+    return (f"{field}: " if field else "") + text
 
 
 def as_rows(rows: Any) -> list[Any]:

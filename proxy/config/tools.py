@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from proxy.config.rows import error_text
+from proxy.config.rows import converted, error_text
 from proxy.model.conventions import Conventions, Signs
 
 FILE = "tools.toml"
@@ -79,7 +79,7 @@ def parse_tools(table: Mapping[str, Any]) -> tuple[dict[str, tuple[str, ...]], S
     """The names and words by kind, and the signs of orders and of reversals by language, as far as the file gives them,
     and its problems."""
     try:
-        given = msgspec.convert(table, ToolsFile)
+        given = converted(table, ToolsFile)
     except ValueError as error:
         return {}, {}, [error_text(error)]
     tables = [msgspec.structs.asdict(each) for each in (given.arguments, given.commands, given.texts)]

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from proxy.apis import USUAL, servers
-from proxy.config.rows import parse_named_rows
+from proxy.config.rows import converted, parse_named_rows
 from proxy.config.window_rules import MAX_TOKENS
 
 FILE = "upstreams.toml"
@@ -127,7 +127,7 @@ def parse_upstreams(table: Mapping[str, Any], folder: Path) -> tuple[tuple[Upstr
 
     `folder` is where relative paths of files start.
     """
-    return parse_named_rows(table, TABLE, lambda row: _with_files(msgspec.convert(row, UpstreamRow), folder))
+    return parse_named_rows(table, TABLE, lambda row: _with_files(converted(row, UpstreamRow), folder))
 
 
 def _with_files(row: UpstreamRow, folder: Path) -> UpstreamRow:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from proxy.config.model_table import CAPABILITY_NAMES
-from proxy.config.rows import parse_rows
+from proxy.config.rows import converted, parse_rows
 from proxy.fit.money import CACHES, Over, Prices, Rates
 from proxy.model.structs import replace
 from proxy.tokens.encodings import encoding, own
@@ -302,7 +302,7 @@ def parse_window_rules(table: Mapping[str, Any], folder: Path) -> tuple[WindowRu
 
 
 def _window_row(row_type: type[Any], folder: Path, row: Any) -> Any:
-    return _with_tokenizer(msgspec.convert(row, row_type), folder)
+    return _with_tokenizer(converted(row, row_type), folder)
 
 
 def _with_tokenizer(row: Any, folder: Path) -> Any:

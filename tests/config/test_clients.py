@@ -87,7 +87,10 @@ def test_rows_of_the_user_come_first_and_replace_those_of_their_name() -> None:
         ({"api": {**API, "upstream": "h"}}, "api 1 (openai): upstream must be a URL with http or https"),
         ({"api": {**API, "variables": {}}}, "api 1 (openai): variables must have at least one, and {url} in each"),
         ({"api": {**API, "variables": {"A B": "{url}"}}}, "api 1 (openai): 'A B' is no name of a variable"),
-        ({"api": {**API, "port": 1}}, "api 1 (openai): unknown field port"),
+        (
+            {"api": {**API, "port": 1}},
+            "api 1 (openai): unknown field port, known are name, upstream, variables, default",
+        ),
         ({"client": {**CLIENT, "apis": []}}, "client 1 (a): needs a command and apis"),
         ({"client": [CLIENT, CLIENT]}, "client 2 (a): another row has this name"),
     ],

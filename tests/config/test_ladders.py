@@ -112,7 +112,7 @@ def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> No
     ("text", "problem"),
     [
         ('on_unfit = "explode"', "on_unfit is 'explode', must be one of reject, forward"),
-        ("default_reserv = 1", "unknown field default_reserv"),
+        ("default_reserv = 1", "unknown field default_reserv, did you mean default_reserve?"),
         ("floor = 0", "floor: expected int >= 1"),
         ('step = [{name="trimm"}]', "step 1 (trimm): unknown step, must be one of plain, trim"),
         ('step = [{name="_hidden"}]', "step 1 (_hidden): unknown step, must be one of plain, trim"),
@@ -130,7 +130,7 @@ def test_parameters_given_elsewhere_fill_what_a_row_leaves_out(steps: str) -> No
         ),
         ('step = [{name="plain", x=1}]', "step 1 (plain): x: unknown parameter, known are none"),
         ('step = [{name="plain", at=1.5}]', "step 1 (plain): at: expected float <= 1.0"),
-        ('step = [{name="plain", at="high"}]', "step 1 (plain): at: expected float | null, got str"),
+        ('step = [{name="plain", at="high"}]', "step 1 (plain): at: expected float, got str"),
     ],
 )
 def test_what_is_wrong_is_named_by_row_and_step_with_the_reason(text: str, problem: str, steps: str) -> None:

@@ -108,7 +108,7 @@ def test_lines_for_the_program_are_not_for_the_model() -> None:
         ('{"spec": "chara_card_v2", "data": {"name": "A"}}', "no entries: must be a world info"),
         ('{"spec": "chara_card_v2", "data": 1}', "no entries: must be a world info"),
         ('{"entries": 3}', "no entries: must be a world info"),
-        (info(INFO, {**INFO, "key": "dragon"}), "entry 1 (The dragon): key: expected array | null, got str"),
+        (info(INFO, {**INFO, "key": "dragon"}), "entry 1 (The dragon): key: expected array, got str"),
         (info({"key": ["a"]}), "entry 0: missing field content"),
         (info({**INFO, "selectiveLogic": 9}), "entry 0 (The dragon): selectiveLogic: invalid enum value 9"),
         (card(CARD, {**CARD, "content": 7}), "entry 2 (The dragon): content: expected str, got int"),

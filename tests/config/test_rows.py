@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 import pytest
 
-from proxy.config.rows import as_rows, error_text, parse_named_rows, parse_rows
+from proxy.config.rows import as_rows, converted, error_text, parse_named_rows, parse_rows
+
+
+class Colour(StrEnum):
+    """Values of a field."""
+
+    RED = "red"
+    BLUE = "blue"
 
 
 class Tool(msgspec.Struct, forbid_unknown_fields=True):
@@ -15,10 +23,17 @@ class Tool(msgspec.Struct, forbid_unknown_fields=True):
 
     name: str
     size: int = 1
+    colour: Colour | None = None
+    label: str | None = None
+    width: int = 0
+
+    def __post_init__(self) -> None:
+        if self.width > self.size:
+            raise ValueError("width must not be over size")
 
 
 def tool(row: Any) -> Tool:
-    return msgspec.convert(row, Tool)
+    return converted(row, Tool)
 
 
 def test_valid_rows_are_kept_in_their_order_and_others_are_told_with_number_and_title() -> None:
@@ -34,8 +49,8 @@ def test_valid_rows_are_kept_in_their_order_and_others_are_told_with_number_and_
 
 def test_problems_name_rows_by_another_field() -> None:
     assert parse_rows({"tool": [{"size": 1, "model": "m"}, {"model": 3}]}, "tool", tool, title="model")[1] == [
-        "tool 1 (m): unknown field model",
-        "tool 2: unknown field model",
+        "tool 1 (m): unknown field model, known are name, size, colour, label, width; missing field name",
+        "tool 2: unknown field model, known are name, size, colour, label, width; missing field name",
     ]
 
 
@@ -45,6 +60,28 @@ def test_a_name_stands_for_one_row_and_the_file_has_one_table() -> None:
         (Tool("a"), Tool("b")),
         ["tools: unknown table, must be tool", "tool 2 (a): another row has this name"],
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        (
+            {"name": 1, "size": "x", "colour": "green", "lable": "", "label": 2},
+            "name: expected str, got int; size: expected int, got str; colour: Invalid enum value 'green', must be one "
+            "of red, blue; unknown field lable, did you mean label?; label: expected str, got int",
+        ),
+        ({"size": "x", "width": 5}, "size: expected int, got str; missing field name"),
+        # What follows from a field that was left out is no problem of its own.
+        ({"name": "a", "size": "x", "width": 5}, "size: expected int, got str"),
+        ({"name": "a", "width": 5}, "width must not be over size"),
+        ({"name": 5}, "name: expected str, got int"),
+        ([], "expected object, got array"),
+    ],
+)
+def test_all_that_is_wrong_with_a_row_is_told_with_what_it_may_be(row: Any, problem: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        converted(row, Tool)
+    assert str(raised.value) == problem
 
 
 @pytest.mark.parametrize(("given", "rows"), [([], []), ([1, 2], [1, 2]), ({"name": "a"}, [{"name": "a"}])])

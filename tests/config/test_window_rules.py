@@ -60,9 +60,9 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('[[window]]\nmodel = "m"\ntokens = "many"', "window 1 (m): tokens: expected int | null, got str"),
-        ('[[window]]\nmodel = "m"\ntokens = true', "window 1 (m): tokens: expected int | null, got bool"),
-        ('[[window]]\nmodel = "m"\ntokns = 5', "window 1 (m): unknown field tokns"),
+        ('[[window]]\nmodel = "m"\ntokens = "many"', "window 1 (m): tokens: expected int, got str"),
+        ('[[window]]\nmodel = "m"\ntokens = true', "window 1 (m): tokens: expected int, got bool"),
+        ('[[window]]\nmodel = "m"\ntokns = 5', "window 1 (m): unknown field tokns, did you mean tokens?"),
         ('[[window]]\nmodel = "m"', "window 1 (m): the row sets no field"),
         ("[[window]]\ntokens = 5", "window 1: missing field model"),
         ('[[window]]\nmodel = " "\ntokens = 5', "window 1 ( ): model must not be empty"),
@@ -115,7 +115,10 @@ def test_rows_of_each_kind_are_read_in_their_order() -> None:
             "windows: unknown table, must be one of window, gap, beside, limit, roles, reply, reasoning, price, inputs,"
             " deployment, beta, cache",
         ),
-        ('[window]\nmodel = "m"\nx = 1', "window 1 (m): unknown field x"),
+        (
+            '[window]\nmodel = "m"\nx = 1',
+            "window 1 (m): unknown field x, known are model, tokens, max_input, max_output, tokenizer, can, effective",
+        ),
         (
             '[[inputs]]\nmodel = "m"\ntokens = 0\nmost = 1',
             "inputs 1 (m): tokens, most and together must be from 1 to 1,000,000,000",
