@@ -28,6 +28,7 @@ from proxy.wire.paths import one_path
 
 TEXT = b"text/plain"
 INSPECT = "/inspect"
+INSPECT_HINT = "POST a request's body to /inspect and its own path, such as /inspect/v1/chat/completions."
 LEARNED, FORGET = "/learned", "/forget"
 OWN = frozenset(("/metrics", "/healthz", "/readyz", LEARNED, FORGET))
 Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -64,7 +65,15 @@ class Plain:
 
 async def not_found_here(scope: Scope, receive: Receive, send: Send) -> None:
     """404, for an unknown path of the proxy's own."""
-    await send_error(send, not_found(), error_body(scope["path"], not_found()))
+    await _answer_not_found("", scope, receive, send)
+
+
+async def _answer_not_found(hint: str, scope: Scope, receive: Receive, send: Send) -> None:
+    error = not_found(hint)
+    await send_error(send, error, error_body(scope["path"], error))
+
+
+nothing_to_inspect = partial(_answer_not_found, INSPECT_HINT)
 
 
 async def server_options(scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,7 +150,8 @@ class Front:
             return server_options
         path = posixpath.normpath("/" + scope["path"].lstrip("/"))
         if is_own(path):
-            return self.own.get(path, not_found_here)
+            below = self.own and path.startswith(INSPECT)
+            return self.own.get(path) or (nothing_to_inspect if below else not_found_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
         if scope["method"] != "POST":
             return self.through

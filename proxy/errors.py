@@ -115,9 +115,9 @@ def websocket_refused() -> ClientError:
     return ClientError(426, text, code="websocket_refused")
 
 
-def not_found() -> ClientError:
-    """An unknown path among the proxy's own, which are never forwarded."""
-    return ClientError(404, "There is nothing at this path of the proxy.", code="not_found")
+def not_found(hint: str = "") -> ClientError:
+    """An unknown path among the proxy's own, which are never forwarded. `hint`: a sentence on where to go."""
+    return ClientError(404, f"There is nothing at this path of the proxy. {hint}".rstrip(), code="not_found")
 
 
 def wrong_method(allowed: str) -> ClientError:
