@@ -16,7 +16,7 @@ from proxy.request.context import RequestContext
 from proxy.request.holds import headers_of_hold
 from proxy.request.passthrough import CLIENT_LEFT
 from proxy.wire.headers import Header
-from proxy.wire.report import plan_headers
+from proxy.wire.report import AS_SENT, plan_headers
 
 EVENT_STREAM = ((b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache"))
 
@@ -36,7 +36,8 @@ class Ending(NamedTuple):
 def _rejected(error: ClientError, context: RequestContext) -> Ending:
     plan = None if context.planned is None else context.planned.plan
     unsent = None if plan is None else replace(plan, notes=())  # its steps were not done
-    extra = () if unsent is None else plan_headers(unsent, sent=False)
+    planned = () if unsent is None else plan_headers(unsent, sent=False)
+    extra = [header for header in planned if header[0] not in AS_SENT]
     return Ending(context.result or "rejected", error.status, error, [*extra, *headers_of_hold(context.hold)])
 
 

@@ -16,6 +16,8 @@ from proxy.wire.rows import Row, as_json, rows
 from proxy.wire.touches import as_list, overhead
 
 MAX_PINS = 8  # that a notice names
+TOKENS_SENT, MAX_TOKENS = b"x-plimsoll-tokens-sent", b"x-plimsoll-max-tokens"
+AS_SENT = frozenset((TOKENS_SENT, MAX_TOKENS))  # headers that a request which is not sent has not
 GROUPS = {Kind.INSTRUCTION: "system", Kind.RESULT: "tool_results"}  # any other message is history
 
 
@@ -48,9 +50,9 @@ def plan_headers(plan: Plan, *, sent: bool) -> list[tuple[bytes, bytes]]:
 def total_headers(total: Total, reply: int | None) -> list[tuple[bytes, bytes]]:
     """The same headers for a request that was counted and forwarded unchanged; `reply` is its reply limit in tokens."""
     tokens, quality = b"%d" % total.prompt, total.quality.encode()
-    headers = [(b"x-plimsoll-tokens", tokens), (b"x-plimsoll-tokens-sent", tokens), (b"x-plimsoll-count", quality)]
+    headers = [(b"x-plimsoll-tokens", tokens), (TOKENS_SENT, tokens), (b"x-plimsoll-count", quality)]
     if reply is not None:
-        headers.append((b"x-plimsoll-max-tokens", b"%d" % reply))
+        headers.append((MAX_TOKENS, b"%d" % reply))
     return headers
 
 
