@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -19,9 +21,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.redis_server import free_port
-
 START_SECONDS = 60.0
+LISTENS = re.compile(r'msg="Listening on".* address=(\S+)')  # in its log
 Vector = list[tuple[dict[str, str], float]]
 
 
@@ -49,29 +50,27 @@ def prometheus_server(config: Mapping[str, Any]) -> Iterator[PrometheusServer]:
         pytest.skip("prometheus is not installed: this test needs a real one (apt-get install prometheus)")
     with tempfile.TemporaryDirectory(prefix="plimsoll-prometheus-") as folder:
         (Path(folder) / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-        address = f"127.0.0.1:{free_port()}"
         options = {
             "config.file": f"{folder}/prometheus.yml",
             "storage.tsdb.path": folder,
-            "web.listen-address": address,
+            "web.listen-address": "127.0.0.1:0",
         }
         with (Path(folder) / "log").open("wb") as log:
             process = subprocess.Popen([binary, *(f"--{k}={v}" for k, v in options.items())], stdout=log, stderr=log)
         try:
-            _wait(process, f"http://{address}/-/ready", Path(folder) / "log")
-            yield PrometheusServer(f"http://{address}")
+            yield PrometheusServer(_ready(process, Path(folder) / "log"))
         finally:
             process.kill()
             process.wait()
 
 
-def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Its URL, once it answers there."""
     ends = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            with urlopen(url, timeout=5):
-                return
-        except URLError:
-            if process.poll() is not None or time.monotonic() > ends:
-                raise RuntimeError(f"prometheus did not start: {log.read_text()[-1000:]}") from None
-            time.sleep(0.05)
+    while process.poll() is None and time.monotonic() < ends:
+        if found := LISTENS.search(log.read_text()):
+            url = f"http://{found[1]}"
+            with contextlib.suppress(URLError), urlopen(f"{url}/-/ready", timeout=5):
+                return url
+        time.sleep(0.05)
+    raise RuntimeError(f"prometheus did not start: {log.read_text()[-1000:]}")

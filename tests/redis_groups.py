@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.redis_server import RedisServer, free_port, installed, redis_server
+from tests.ports import held_port
+from tests.redis_server import RedisServer, installed, redis_server
 
 NAME = "harbour"  # of the master
 SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
@@ -102,8 +103,8 @@ def _agrees(watcher: RedisServer) -> bool:
 
 @contextmanager
 def _sentinel(access: Access, master: int) -> Iterator[RedisServer]:
-    with tempfile.TemporaryDirectory(prefix="plimsoll-sentinel-") as folder:
-        file, port = Path(folder) / "sentinel.conf", free_port()
+    with tempfile.TemporaryDirectory(prefix="plimsoll-sentinel-") as folder, held_port() as port:
+        file = Path(folder) / "sentinel.conf"
         tls = [("tls-" if access.files else "", port), ("" if access.files else "tls-", 0)]
         lines = [
             *(f"{kind}port {number}" for kind, number in tls),
@@ -139,7 +140,7 @@ def cluster(access: Access = OPEN) -> Iterator[Group]:
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-replica-validity-factor", "0"]
     options += ["--tls-cluster", "yes"] if access.files else []
     with ExitStack() as stack:
-        buses = [free_port() for _ in range(4)]
+        buses = [stack.enter_context(held_port()) for _ in range(4)]
         nodes = [stack.enter_context(started(access, *options, "--cluster-port", str(bus))) for bus in buses]
         for number, (node, (first, last)) in enumerate(zip(nodes, SLOTS, strict=False), 1):
             node.cli("cluster", "set-config-epoch", str(number))

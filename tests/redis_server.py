@@ -16,15 +16,10 @@ from pathlib import Path
 
 import pytest
 
-START_SECONDS = 10.0
+from tests.ports import held_port
 
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+START_SECONDS = 60.0  # a start that takes so long hangs
+ANSWER_SECONDS = 60.0  # so does an answer
 
 
 @dataclass(slots=True)
@@ -82,13 +77,16 @@ class RedisServer:
     def cli(self, *arguments: str) -> bytes:
         """What redis-cli answers to a command, raw."""
         return subprocess.run(
-            ["redis-cli", "-p", str(self.port), *self.entry, *arguments], check=True, capture_output=True, timeout=10
+            ["redis-cli", "-p", str(self.port), *self.entry, *arguments],
+            check=True,
+            capture_output=True,
+            timeout=ANSWER_SECONDS,
         ).stdout
 
     def put(self, name: str, value: bytes) -> None:
         """Stores a value of any size."""
         command = ["redis-cli", "-p", str(self.port), *self.entry, "-x", "SET", name]
-        subprocess.run(command, input=value, check=True, capture_output=True, timeout=10)
+        subprocess.run(command, input=value, check=True, capture_output=True, timeout=ANSWER_SECONDS)
 
     def names(self) -> list[str]:
         """The names of all that it holds."""
@@ -109,8 +107,8 @@ def installed() -> str:
 def redis_server(*options: str, tls: bool = False, entry: Sequence[str] = ()) -> Iterator[RedisServer]:
     """A running redis-server."""
     binary = installed()
-    with tempfile.TemporaryDirectory(prefix="plimsoll-redis-") as folder:
-        server = RedisServer(binary, free_port(), Path(folder), options, tls, entry)
+    with tempfile.TemporaryDirectory(prefix="plimsoll-redis-") as folder, held_port() as port:
+        server = RedisServer(binary, port, Path(folder), options, tls, entry)
         try:
             server.start()
             yield server

@@ -17,8 +17,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,7 +37,9 @@ POLL_S = 0.02
 STOP_S = 10.0
 # By this command itself.
 GIVEN = frozenset(("host", "port", "admin_host", "admin_port", "log", "upstream", "workers", "tls_cert", "tls_key"))
-FORWARDED = tuple(s for s in ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2") if hasattr(signal, s))
+SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+FORWARDED = tuple(getattr(signal, name) for name in SIGNALS if hasattr(signal, name))
+Handler = Callable[[int, FrameType | None], None]
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # the exit codes of a shell
 
 
@@ -63,17 +65,22 @@ def run(command: Sequence[str], settings: Settings, clients: Clients, given: Map
         return NOT_FOUND
     client = clients.of(command[0])
     apis = clients.apis_of(client)
-    with ExitStack() as stack:
+    met: list[int] = []  # signals that came while there was no program to send them to
+
+    def keep(number: int, frame: FrameType | None) -> None:
+        met.append(number)
+
+    with _handled(dict.fromkeys(FORWARDED, keep)), ExitStack() as stack:
         started = [stack.enter_context(proxy) for proxy in _proxies(apis, settings, given)]
-        running = [proxy.ready() for proxy in started]
+        running = [proxy.ready(met) for proxy in started]
         urls = {api: one.url for one in running for api in one.apis}
         environ = {**_without_settings(os.environ), **variables_for(client, apis, urls)}
         arguments = [program, *(filled(text, urls) for text in client.arguments), *command[1:]]
         for one in running:
             _say(f"{', '.join(one.apis)} through {one.url} to {one.upstream}; page: {one.admin}")
-        code = _run(arguments, environ)
+        code = _run(arguments, environ, met)
         print("\n".join(f"plimsoll: {line}" for line in map(summary, running)), file=sys.stderr, flush=True)
-        if page:
+        if page and not met:
             _stay(running)
     return code
 
@@ -118,9 +125,9 @@ class _Proxy:
             )
         return self
 
-    def ready(self) -> Running:
-        """Waits until it listens. Raises `ConfigError` with its log if it does not."""
-        at, admin = _addresses(self._process, self._log)
+    def ready(self, met: Sequence[int]) -> Running:
+        """Waits until it listens. Raises `ConfigError` with its log if it does not, `SystemExit` if a signal is met."""
+        at, admin = _addresses(self._process, self._log, met)
         parts = urlsplit(at)
         return Running(self._apis, f"{parts.scheme}://{parts.netloc}", admin, self._upstream)
 
@@ -134,10 +141,12 @@ class _Proxy:
         self._folder.cleanup()
 
 
-def _addresses(process: subprocess.Popen[bytes], log: Path) -> tuple[str, str]:
+def _addresses(process: subprocess.Popen[bytes], log: Path, met: Sequence[int]) -> tuple[str, str]:
     """The addresses that a proxy names in its log once it listens. Raises `ConfigError` with its log if it ends."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
+        if met:
+            raise SystemExit(128 + met[0])
         at = [found["at"] for found in _events(log) if str(found.get("event", "")).startswith("serves")]
         if len(at) == 2:
             return at[0], at[1]
@@ -156,28 +165,39 @@ def _events(log: Path) -> Iterator[Mapping[str, str]]:
             yield found
 
 
-def _run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs the program on this terminal; signals go to it."""
+@contextmanager
+def _handled(handlers: Mapping[int, Handler]) -> Iterator[None]:
+    """Has signals handled, until the end."""
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
-        child = subprocess.Popen(arguments, env=environ)
-    except OSError as error:
-        print(f"plimsoll: {arguments[0]}: {error.strerror}", file=sys.stderr)
-        return NOT_EXECUTABLE
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(arguments: Sequence[str], environ: Mapping[str, str], met: list[int]) -> int:
+    """Runs the program on this terminal; signals go to it, also those that were `met` before."""
+    child: subprocess.Popen[bytes] | None = None
 
     def forward(number: int, frame: FrameType | None) -> None:
-        if child.poll() is None:
+        if child is None:
+            met.append(number)
+        elif child.poll() is None:
             child.send_signal(number)
 
     def leave(number: int, frame: FrameType | None) -> None:
         """Ctrl-C: the terminal sends it to the program, too, which decides what it means."""
 
-    before = {signal.SIGINT: signal.signal(signal.SIGINT, leave)}
-    before |= {number: signal.signal(number, forward) for number in (getattr(signal, name) for name in FORWARDED)}
-    try:
+    with _handled({signal.SIGINT: leave, **dict.fromkeys(FORWARDED, forward)}):
+        try:
+            child = subprocess.Popen(arguments, env=environ)
+        except OSError as error:
+            print(f"plimsoll: {arguments[0]}: {error.strerror}", file=sys.stderr)
+            return NOT_EXECUTABLE
+        for number in met:
+            child.send_signal(number)
         code = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return code if code >= 0 else 128 - code
 
 
@@ -198,18 +218,12 @@ def _stay(running: Sequence[Running]) -> None:
     pages = ", ".join(one.admin for one in running)
 
     def ended(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt  # so that the proxies end, too: they have a session of their own
+        raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, ended) for number in (getattr(signal, name) for name in FORWARDED)}
-    try:
+    with suppress(KeyboardInterrupt), _handled(dict.fromkeys(FORWARDED, ended)):
         _say(f"the page stays open at {pages} (Ctrl-C to stop)")
         while True:
             time.sleep(3600)
-    except KeyboardInterrupt:
-        return
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _say(text: str) -> None:

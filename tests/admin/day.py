@@ -19,10 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from proxy.cli.demo import BODY, LOCALHOST, free_ports, started, wait_for
+from proxy.cli.demo import BODY, LOCALHOST, started, wait_for
 from proxy.simulator.app import SimulatorConfig, simulator
 from tests.e2e.services import talk
 from tests.e2e.world import listening
+from tests.ports import reserved_port
 
 CHAT, RESPONSES, MESSAGES, OLLAMA = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
 UNKNOWN = "acme/harbour-9b"  # no table knows it: its provider's refusal teaches its window
@@ -421,8 +422,8 @@ def place(workers: int = 1, **environment: str) -> Iterator[Place]:
             listening(simulator(SimulatorConfig(window=32_000, windows=WINDOWS, window_field="")))
         )
         rules = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-day-")))
-        port, admin = free_ports()
-        nobody, _ = free_ports()
+        port, admin = reserved_port(), reserved_port()
+        nobody = reserved_port()
         (rules / "upstreams.toml").write_text(UPSTREAMS.format(name=DOWN, port=nobody), "utf-8")
         (rules / "callers.toml").write_text(CALLERS, "utf-8")
         given = {

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from proxy.cli.demo import BODY, LOCALHOST, free_ports, started, wait_for
+from proxy.cli.demo import BODY, LOCALHOST, started, wait_for
 from proxy.simulator.app import SimulatorConfig, simulator
 from tests.admin import day
 from tests.admin.chromium import Tab, chromium, tab
@@ -19,6 +19,7 @@ from tests.admin.day import CHAT, CUT, HEALED, REST, SMALL, TURNS, Place, Scene
 from tests.admin.payloads import payloads
 from tests.e2e.services import talk
 from tests.e2e.world import eventually, listening
+from tests.ports import reserved_port
 
 VIEWS = ("#/", "#/models", "#/system", "#/inspect", "#/terms")
 SHORT = SMALL[0]
@@ -768,7 +769,7 @@ def plain_header(text: str) -> str:
 
 
 def test_an_empty_page_says_what_to_do_and_comes_back_after_a_restart(browser: Browser) -> None:
-    port, admin = free_ports()
+    port, admin = reserved_port(), reserved_port()
     stop = threading.Event()
     with listening(simulator(SimulatorConfig(windows=day.WINDOWS))) as provider:
         given = {"PLIMSOLL_UPSTREAM": f"http://{LOCALHOST}:{provider}/v1", "PLIMSOLL_ADMIN_PORT": str(admin)}
@@ -811,6 +812,9 @@ def test_an_empty_page_says_what_to_do_and_comes_back_after_a_restart(browser: B
 
 
 def test_the_page_alone_answers_the_newcomers_questions(opened: Tab, here: Place) -> None:
+    before = here.read("/api/overview")["requests"]["total"]
+    here.play(day.SMALL[:1])  # on a slow machine the day is more than five minutes ago
+    here.settled(before + 1)
     for question in day.QUESTIONS:
         opened.at(question.view(here))
         for answer in question.answer(here):

@@ -45,7 +45,8 @@ from tests.bench.budget_upstream import TALKATIVE, Row
 from tests.bench.budget_work import Message, reading, task
 from tests.bench.systems import ROOT
 from tests.hostile.harness import eventually, running
-from tests.redis_server import RedisServer, free_port, redis_server
+from tests.ports import reserved_port
+from tests.redis_server import RedisServer, redis_server
 
 SECRET = "the secret of a scripted day"
 CALLERS, AT_ONCE, AGENTS = 20, 64, 3
@@ -143,7 +144,7 @@ def period() -> str:
 @contextmanager
 def upstream() -> Iterator[int]:
     """The upstream in a process of its own; its port."""
-    port = free_port()
+    port = reserved_port()
     process = subprocess.Popen([sys.executable, "-m", "tests.bench.budget_upstream", str(port)], cwd=ROOT)
     try:
         eventually(partial(listens, port))

@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from tests.redis_server import free_port
+from tests.ports import reserved_port
 
 AT_ONCE = 16
 ROUNDS = 3
@@ -137,7 +137,7 @@ def version(name: str) -> str:
 
 def main(seconds: float) -> None:
     """Prints one row for each client."""
-    port = free_port()
+    port = reserved_port()
     names = [name for name in CLIENTS if name == "ours" or version(name)]
     with subprocess.Popen([sys.executable, "-m", "tests.bench.upstream", str(port)]) as upstream:
         try:

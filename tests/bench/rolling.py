@@ -37,7 +37,8 @@ from proxy.simulator.app import SimulatorConfig, simulator
 from tests.bench.arguments import checkout
 from tests.e2e.services import sentence, talk
 from tests.e2e.world import listening
-from tests.redis_server import free_port, redis_server
+from tests.ports import reserved_port
+from tests.redis_server import redis_server
 
 ROOT = Path(__file__).parents[2]
 CHAT = "/v1/chat/completions"
@@ -75,8 +76,8 @@ class Replica:
 
     settings: Mapping[str, str]
     home: Path
-    port: int = field(default_factory=free_port)
-    admin_port: int = field(default_factory=free_port)
+    port: int = field(default_factory=reserved_port)
+    admin_port: int = field(default_factory=reserved_port)
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -142,7 +143,7 @@ class Balancer:
     """nginx before the replicas."""
 
     home: Path
-    port: int = field(default_factory=free_port)
+    port: int = field(default_factory=reserved_port)
     process: subprocess.Popen[bytes] | None = None
 
     def use(self, replicas: list[Replica]) -> None:
@@ -290,7 +291,7 @@ def stage(before: Path, seconds: float, pre_stop: float) -> Iterator[Rolling]:
     """Two replicas of the version in a folder with a Redis, before an upstream, behind nginx."""
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="plimsoll-rolling-")))
-        redis, upstream = stack.enter_context(redis_server()), free_port()
+        redis, upstream = stack.enter_context(redis_server()), reserved_port()
         behind = subprocess.Popen([sys.executable, "-m", "tests.bench.upstream", str(upstream), str(PACE)], cwd=ROOT)
         stack.callback(behind.wait)
         stack.callback(behind.kill)

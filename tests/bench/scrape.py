@@ -28,7 +28,7 @@ from tests.bench.arguments import checkout
 from tests.bench.stalls import ROOT
 from tests.hostile import harness
 from tests.hostile.harness import Running, running_anew
-from tests.redis_server import free_port
+from tests.ports import reserved_port
 
 MOST_BYTES, MOST_MS = 1_000_000, 300.0
 FORMATS = {"text": "text/plain", "OpenMetrics": "application/openmetrics-text;version=1.0.0"}
@@ -121,7 +121,7 @@ def probed(proxy: Running, pause: float | None) -> tuple[float, float, int]:
 @contextlib.contextmanager
 def upstream() -> Iterator[int]:
     """An upstream that answers at once, with usage; its port."""
-    port = free_port()
+    port = reserved_port()
     behind = subprocess.Popen([sys.executable, "-m", "tests.bench.upstream", str(port)], cwd=ROOT)
     try:
         yield port

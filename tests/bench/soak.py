@@ -33,7 +33,8 @@ from tests.e2e.services import sentence, talk
 from tests.e2e.world import listening
 from tests.hostile.harness import CHAT, Running, running_anew
 from tests.makers import tool_round
-from tests.redis_server import RedisServer, free_port, redis_server
+from tests.ports import reserved_port
+from tests.redis_server import RedisServer, redis_server
 
 BACK = 4.0  # seconds after a kill in which what it broke may still be met
 ANSWER = 60.0  # seconds that an answer may take before it is lost
@@ -415,7 +416,7 @@ def main() -> int:
     given = arguments.parse_args()
     if given.upstream:
         serve_upstream(given.upstream)
-    port = free_port()
+    port = reserved_port()
     process = upstream_process(port)
     with contextlib.ExitStack() as stack:
         redis = stack.enter_context(redis_server())

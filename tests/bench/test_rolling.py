@@ -9,8 +9,8 @@ import shutil
 import pytest
 
 from tests.bench.rolling import ROOT, Load, Replica, rolled, unread
+from tests.ports import reserved_port
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, recording
-from tests.redis_server import free_port
 
 needs_nginx = pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
 
@@ -61,6 +61,6 @@ def test_an_answer_that_is_missing_wrong_or_broken_off_is_lost(what: str, broken
 
 
 def test_a_balancer_that_is_not_there_loses_everything() -> None:
-    load = Load(free_port(), 3)
+    load = Load(reserved_port(), 3)
     asyncio.run(load.send("request"))
     assert len(load.lost) == 1

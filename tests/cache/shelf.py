@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from proxy.cache.account_script import Found, Write
 from proxy.cache.remote import BackendError, Values
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 60.0  # it only tells a hang: a breaker that was opened a few times in a row pauses for 16 s
 
 
 @dataclass(slots=True)

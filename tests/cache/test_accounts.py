@@ -15,11 +15,13 @@ import pytest
 from proxy.cache.account_script import GRANTED, HELD, LEASE_MS, USED_UP
 from proxy.cache.accounts import KEEP_S, MAX_ACCOUNTS, Account, Accounts
 from proxy.cache.keyring import Keyring
-from proxy.cache.redis import COMMAND_TIMEOUT_S, backend_from_url
+from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import SLOW, Remote
 from proxy.model.budget import Budget, For, Over
+from tests.cache.conftest import PATIENCE_S
 from tests.redis_server import RedisServer, redis_server
 
+pytestmark = pytest.mark.usefixtures("patient")  # where Redis is late each worker decides alone
 SECRET = b"s" * 32
 BUDGET = Budget("b", 1_000, over=Over.FIT)
 
@@ -150,9 +152,11 @@ Body = Callable[[RedisServer, Sequence[Accounts]], Awaitable[None]]
 
 
 def shared(body: Body, count: int = 2) -> None:
-    """Runs a test with replicas."""
+    """Runs a test with replicas, all of it in one day: budgets of a day begin anew at midnight."""
 
     async def run() -> None:
+        left = BUDGET.seconds - time.time() % BUDGET.seconds
+        await asyncio.sleep(left + 1 if left < 30 else 0)
         with redis_server() as server:
             async with replicas(server, count) as made:
                 await body(server, made)
@@ -267,13 +271,13 @@ def test_a_worker_that_died_is_not_forgotten_with_what_it_spent() -> None:
 
 
 def test_what_a_dead_worker_held_ends_with_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.cache.account_script.LEASE_MS", 300)
+    monkeypatch.setattr("proxy.cache.account_script.LEASE_MS", 2_000)
 
     async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
         one, other = accounts_of(made)
         assert (await one.hold(800)).answer == GRANTED
         assert (await other.hold(300)).answer == HELD
-        ended = asyncio.get_running_loop().time() + 30
+        ended = asyncio.get_running_loop().time() + 60
         while (await other.hold(300)).answer == HELD:
             assert asyncio.get_running_loop().time() < ended
             await asyncio.sleep(0.05)
@@ -312,7 +316,9 @@ async def until(true: Callable[[], Any]) -> None:
         await asyncio.sleep(0.02)
 
 
-def test_a_redis_that_answers_nothing_delays_one_command_and_refuses_nothing() -> None:
+def test_a_redis_that_answers_nothing_delays_one_command_and_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.cache.redis.COMMAND_TIMEOUT_S", 1.0)  # is waited out, twice
+
     async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
         one, _ = accounts_of(made)
         await spend(one, 100)
@@ -392,16 +398,20 @@ def test_names_and_values_in_redis_show_nobody() -> None:
 
 
 def test_a_worker_that_is_busy_for_longer_than_a_command_may_take_still_asks() -> None:
-    """The timer of a command runs while nothing else does: an answer that has come is then taken for late."""
+    """The timer of a command runs while nothing else does: an answer that has come is then taken for late. The worker
+    is busy for a moment, in which the answer comes, and its loop's clock goes on by more than a command may take."""
 
     async def body(server: RedisServer, made: Sequence[Accounts]) -> None:
         one, other = accounts_of(made)
         await spend(one, 100)
+        loop, busy = asyncio.get_running_loop(), 0.0
+        loop.time = lambda: time.monotonic() + busy  # type: ignore[method-assign]
         for steps in range(12):  # until its command is sent, and its answer is waited for
             asked = asyncio.create_task(one.hold(10))
             for _ in range(steps):
                 await asyncio.sleep(0)
-            time.sleep(1.5 * COMMAND_TIMEOUT_S)
+            time.sleep(0.1)
+            busy += 1.5 * PATIENCE_S
             assert (await asked).answer == GRANTED
             assert one.link.reachable
         assert (await other.hold(781)).answer == HELD

@@ -152,6 +152,7 @@ def test_a_list_has_room_for_what_metrics_tell_apart() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.usefixtures("patient")
 def test_replicas_on_a_real_redis_agree_and_one_that_is_killed_changes_nothing_that_is_told_apart() -> None:
     async def check() -> None:
         with redis_server() as server:

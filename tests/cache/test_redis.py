@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cache import remote
 from proxy.cache.cache import Cache
 from proxy.cache.redis import BACKENDS, RedisBackend, backend_from_url
 from proxy.cache.remote import BackendError
@@ -52,14 +51,6 @@ def kind(request: pytest.FixtureRequest) -> str:
 def group(kind: str) -> Iterator[Group]:
     with KINDS[kind](Access()) as made:
         yield made
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis is waited for however busy the machine is."""
-    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
-        monkeypatch.setattr(remote, patience, 10.0)
-    monkeypatch.setattr("proxy.cache.redis.COMMAND_TIMEOUT_S", 10.0)
 
 
 def run(url: str, test: Callable[[RedisBackend], Awaitable[None]]) -> None:

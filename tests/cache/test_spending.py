@@ -13,7 +13,7 @@ from proxy.cache.keyring import Keyring
 from proxy.cache.remote import Remote
 from proxy.cache.spending import DAY_S, OLD_S, SharedSpending
 from proxy.upstreams.extra_calls import ExtraCalls
-from tests.cache.shelf import Shelf, until
+from tests.cache.shelf import WAIT_SECONDS, Shelf, until
 from tests.redis_groups import cluster
 from tests.redis_server import RedisServer, redis_server
 
@@ -121,7 +121,7 @@ def test_M8_two_replicas_have_one_budget_for_extra_calls_and_accept_the_same_cal
             one.charge(600)
             other.charge(300)
             await until(lambda: one.left == other.left == 100)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(WAIT_SECONDS):
                 while not other.has_accepted(ALICE):
                     if (lookup := caches[1].accepted.lookup(ALICE)) is not None:
                         await caches[1].read([lookup])

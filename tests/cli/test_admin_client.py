@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from proxy.cli.admin_client import RequestFailed, forget, learned, url_of
+from tests.ports import held_port
 
 TOLD = {"model": "a/b c", "limits": [], "counts": [], "agreed": {"callers": 0, "ratio": None}}
 
@@ -68,10 +69,10 @@ def test_what_does_not_tell_is_said_not_to(status: int, payload: bytes, said: st
 
 
 def test_nobody_there_is_said_with_the_reason() -> None:
-    with answering(200, b"") as (url, _):
-        pass
-    with pytest.raises(RequestFailed, match=f"no proxy responds at {url}: Connection refused") as told:
-        forget(url, "m")
+    with held_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        with pytest.raises(RequestFailed, match=f"no proxy responds at {url}: Connection refused") as told:
+            forget(url, "m")
     assert not told.value.reached
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import io
 import json
@@ -11,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +26,9 @@ import pytest
 from proxy import __version__
 from proxy.cli.demo import BODY
 from proxy.cli.main import main
+from tests.hostile.harness import upstream
 from tests.makers import body, system, user, words
+from tests.recorder import Peer, Request, answer
 
 COMMANDS = (
     "serve",
@@ -370,7 +374,7 @@ def running(*argv: str, stdout: int = subprocess.DEVNULL) -> Iterator[tuple[subp
 def asked(
     port: int, path: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("POST" if body else "GET", path, body, {"authorization": "Bearer sk-canary", **headers})
         answer = connection.getresponse()
@@ -383,7 +387,7 @@ def stopped(process: subprocess.Popen[bytes], by: signal.Signals = signal.SIGINT
     """The exit code, and what else it said."""
     process.send_signal(by)
     assert process.stderr is not None
-    code = process.wait(10)
+    code = process.wait(60)
     return code, process.stderr.read().decode()
 
 
@@ -449,12 +453,16 @@ def test_several_workers_serve_on_one_port_and_are_counted_together() -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_stop_refuses_new_connections_and_lets_running_requests_end(workers: str) -> None:
-    slow = {"x-sim-delay": "3"}
-    with running("simulate", "--port", "0") as (_, (upstream,)):
-        url = f"http://127.0.0.1:{upstream}/v1"
-        with running("serve", "--port", "0", "--workers", workers, "--upstream", url) as (process, (port,)):
-            with ThreadPoolExecutor(1) as threads:
-                late = threads.submit(asked, port, "/v1/chat/completions", body([user("hi")]), slow)
+    go = threading.Event()
+
+    async def waits(request: Request, peer: Peer) -> None:
+        await asyncio.to_thread(go.wait, 60)
+        await peer.send(answer())
+
+    with upstream(waits) as up, ThreadPoolExecutor(1) as threads:
+        with running("serve", "--port", "0", "--workers", workers, "--upstream", up.url) as (process, (port,)):
+            late = threads.submit(asked, port, "/v1/chat/completions", body([user("hi")]))
+            try:
                 while b"plimsoll_requests_in_flight 1" not in asked(port, "/metrics")[1]:
                     assert not late.done()
                 process.send_signal(signal.SIGINT)
@@ -462,13 +470,15 @@ def test_a_stop_refuses_new_connections_and_lets_running_requests_end(workers: s
                     assert not late.done()
                     time.sleep(0.05)
                 assert process.poll() is None
-                assert late.result()[0] == 200
-            assert process.wait(10) == 0
+            finally:
+                go.set()
+            assert late.result()[0] == 200
+            assert process.wait(60) == 0
 
 
 def _connects(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
+        socket.create_connection(("127.0.0.1", port), 20).close()
     except ConnectionRefusedError:
         return False
     return True
@@ -483,7 +493,7 @@ def test_a_port_that_is_taken_is_said() -> None:
                 env=CLEAN,
                 capture_output=True,
                 text=True,
-                timeout=30,
+                timeout=60,
             )
             assert done.returncode == 2
             assert done.stderr == f"plimsoll: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
@@ -520,7 +530,7 @@ def test_what_is_printed_may_be_read_in_part() -> None:
         input=body([user(words(200)) for _ in range(400)], "gpt-4"),
         env=CLEAN,
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     assert (done.stdout, done.stderr) == (b"{", b"")
 
@@ -530,7 +540,7 @@ def test_a_terminal_that_knows_ascii_alone_gets_a_picture(long: str) -> None:
         [sys.executable, "-m", "proxy.cli", "inspect", long],
         env={**CLEAN, "PYTHONIOENCODING": "ascii"},
         capture_output=True,
-        timeout=30,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b" of 144 messages sent, 2 added" in done.stdout

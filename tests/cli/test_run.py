@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from proxy.cli import run as running
 from proxy.cli.demo import free_ports, started, wait_for
 
 LIMIT_S = 120.0  # only catches a hang
@@ -103,6 +105,31 @@ def test_signals_reach_the_program_and_what_ended_it_is_the_exit_code(upstream: 
     _, said = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert b"0 requests" in said
+
+
+def test_a_signal_that_comes_while_the_program_starts_reaches_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = subprocess.Popen
+
+    def signalled(arguments: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return begin(arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", signalled)
+    before = signal.getsignal(signal.SIGTERM)
+    assert running._run([sys.executable, "-c", "import time; time.sleep(600)"], dict(os.environ), []) == 128 + 15
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_that_comes_while_a_proxy_starts_ends_it_too(upstream: str) -> None:
+    asked = command("--upstream", upstream, "--", sys.executable, "-c", "import time; time.sleep(600)")
+    with subprocess.Popen(asked, env=environment(), stderr=subprocess.PIPE) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + LIMIT_S
+        while not (found := children.read_text().split()) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 128 + signal.SIGTERM
+        assert found and not any(Path(f"/proc/{child}").exists() for child in found)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

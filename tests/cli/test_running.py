@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.test_main import clean, ended
-from tests.redis_server import free_port
+from tests.ports import held_port
 
 __all__ = ["clean"]  # the fixture
 
@@ -29,11 +30,18 @@ def test_models_can_be_read_by_machines(capsys: pytest.CaptureFixture[str], tmp_
     assert (row["window"], row["source"], row["guessed"], row["count"]) == (9000, "rules", False, "estimated")
 
 
+@pytest.fixture
+def nobody() -> Iterator[int]:
+    """A port on which nobody listens."""
+    with held_port() as port:
+        yield port
+
+
 @pytest.mark.parametrize("command", ["models", "forget"])
 def test_a_proxy_that_is_named_must_answer(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, nobody: int, command: str
 ) -> None:
-    nowhere = f"http://127.0.0.1:{free_port()}"
+    nowhere = f"http://127.0.0.1:{nobody}"
     said = f"plimsoll: no proxy responds at {nowhere}: Connection refused\n"
     assert ended(capsys, command, "gpt-4o", "--url", nowhere) == (1, "", said)
     code, out, err = ended(capsys, command, "gpt-4o", "--url", "gpt-4o")
@@ -43,9 +51,9 @@ def test_a_proxy_that_is_named_must_answer(
 
 
 def test_a_proxy_that_is_not_named_is_shown_if_it_is_there_but_forgets_only_where_it_is(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, nobody: int
 ) -> None:
-    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", str(free_port()))
+    monkeypatch.setenv("PLIMSOLL_ADMIN_PORT", str(nobody))
     code, out, err = ended(capsys, "models", "gpt-4o")
     assert (code, err) == (0, "") and "learned" not in out
     assert ended(capsys, "forget", "gpt-4o")[0] == 1

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fcntl import ioctl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,11 +34,12 @@ SCREEN = Screen("http://127.0.0.1:1", keys=True)
 
 @dataclass(slots=True)
 class Terminal:
-    """`plimsoll top` on a terminal of its own."""
+    """`plimsoll top` on a terminal of its own, whose modes were `before` it began."""
 
     process: subprocess.Popen[bytes]
     master: int
     slave: int
+    before: list[Any]
     seen: str = ""
 
     def wait_for(self, pattern: str) -> None:
@@ -66,6 +68,7 @@ class Terminal:
 def terminal(url: str, columns: int = 120) -> Iterator[Terminal]:
     master, slave = pty.openpty()
     ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
+    modes = termios.tcgetattr(slave)
     environment = {**os.environ, "TERM": "xterm-256color", "PLIMSOLL_ADMIN_TOKEN": "", "COLUMNS": "", "LINES": ""}
     command = [sys.executable, "-m", "proxy.cli", "top", "--url", url]
     # A shell's background job ignores SIGINT, and so do the processes that it starts.
@@ -75,7 +78,7 @@ def terminal(url: str, columns: int = 120) -> Iterator[Terminal]:
     finally:
         signal.signal(signal.SIGINT, before)
     try:
-        yield Terminal(process, master, slave)
+        yield Terminal(process, master, slave, modes)
     finally:
         process.kill()
         process.wait(20)
@@ -85,7 +88,6 @@ def terminal(url: str, columns: int = 120) -> Iterator[Terminal]:
 
 def test_it_is_live_filters_and_leaves_the_terminal_as_it_was() -> None:
     with admin_server(Admin()) as admin, terminal(admin.url) as there:
-        before = termios.tcgetattr(there.slave)
         there.wait_for("o3-mini")
         there.wait_for("q: quit")
         admin.overview = {**OVERVIEW, "requests": {**OVERVIEW["requests"], "in_flight": 77}}
@@ -96,7 +98,7 @@ def test_it_is_live_filters_and_leaves_the_terminal_as_it_was() -> None:
         there.wait_for("filter: o3   ")
         there.type("q")
         assert there.ended() == 0
-        assert termios.tcgetattr(there.slave) == before
+        assert termios.tcgetattr(there.slave) == there.before
         there.wait_for(re.escape("\x1b[?1049l"))  # the screen from before is back
 
 

@@ -30,7 +30,7 @@ from tests.deploy.schemas import VERSIONS, problems
 from tests.deploy.test_compose import validator
 from tests.e2e.services import talk
 from tests.e2e.world import listening
-from tests.redis_server import free_port
+from tests.ports import reserved_port
 
 EXAMPLES = DEPLOY / "examples"
 TABLE = dict(re.findall(r"^\| \[([\w-]+)\]\(\S+\) \| `([^`]+)`", (EXAMPLES / "README.md").read_text(), re.MULTILINE))
@@ -109,7 +109,7 @@ def provider(config: SimulatorConfig) -> Iterator[tuple[Simulator, str]]:
 @contextlib.contextmanager
 def started(name: str, programs: Mapping[str, str], upstream: str) -> Iterator[str]:
     """The proxy of an example, by its own command. The ports and the upstream come from the environment."""
-    port, admin = free_port(), free_port()
+    port, admin = reserved_port(), reserved_port()
     ports = {"PLIMSOLL_PORT": str(port), "PLIMSOLL_ADMIN_PORT": str(admin)}
     environment = {**programs, **ports, "PLIMSOLL_UPSTREAM": upstream}
     with running(TABLE[name].split(), environment, lambda: wait_for(admin, "/readyz")):
@@ -227,7 +227,7 @@ def test_litellm_is_given_the_key_without_which_it_does_not_start(name: str) -> 
 
 
 def test_litellm_before_plimsoll_gets_answers_to_what_is_too_long(programs: dict[str, str]) -> None:
-    port = free_port()
+    port = reserved_port()
     with (
         provider(SimulatorConfig()) as (there, url),
         started("litellm-before", programs, url) as address,
@@ -241,7 +241,7 @@ def test_litellm_before_plimsoll_gets_answers_to_what_is_too_long(programs: dict
 
 
 def test_litellm_behind_plimsoll_is_sent_what_fits(programs: dict[str, str]) -> None:
-    port = free_port()
+    port = reserved_port()
     with (
         provider(SimulatorConfig()) as (_, url),
         litellm("litellm-behind", port, url, ""),
@@ -259,7 +259,7 @@ def test_the_sidecars_job_asks_through_plimsoll(programs: dict[str, str]) -> Non
     (sidecar,), (client,) = spec["initContainers"], spec["containers"]
     settings = {row["name"]: row["value"] for row in sidecar["env"]} | only(made, "ConfigMap")["data"]
     assert settings["PLIMSOLL_UPSTREAM"] == "https://api.openai.com/v1"
-    port, admin = free_port(), free_port()
+    port, admin = reserved_port(), reserved_port()
     local = {"PLIMSOLL_PORT": str(port), "PLIMSOLL_ADMIN_PORT": str(admin), "PLIMSOLL_ADMIN_HOST": "127.0.0.1"}
     if shutil.which("curl") is None:
         missing("curl is not installed: the example asks with it")
@@ -309,7 +309,7 @@ def program(name: str) -> str:
 def gateway(programs: Mapping[str, str], upstream: str, folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """The four services of the compose file as processes of this machine: the address of nginx, and each replica's port
     and process."""
-    ports = {name: free_port() for name in ("redis", "nginx", *REPLICAS)}
+    ports = {name: reserved_port() for name in ("redis", "nginx", *REPLICAS)}
     conf = (EXAMPLES / "gateway-redis" / "nginx.conf").read_text().replace("/tmp/", f"{folder}/")
     for name in REPLICAS:
         conf = conf.replace(f"server {name}:8080;", f"server 127.0.0.1:{ports[name]};")

@@ -40,8 +40,9 @@ from tests.deploy.traffic import (
     say,
 )
 from tests.e2e.world import eventually, listening
+from tests.ports import reserved_port
 from tests.prometheus_server import PrometheusServer, Vector, prometheus_server
-from tests.redis_server import free_port, redis_server
+from tests.redis_server import redis_server
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("PLIMSOLL_", "LLM_", "CONTEXT_"))}
 ANY = {"namespace": ".*", "pod": ".*", "model": ".*"}  # this job has no such labels
@@ -73,7 +74,7 @@ def proxy_before(upstream: str, redis: str, folder: Path) -> Iterator[tuple[str,
     (folder / "ladders").mkdir()
     for name, text in RULES.items():
         (folder / name).write_text(text.replace("UPSTREAM", upstream))
-    port, admin = free_port(), free_port()
+    port, admin = reserved_port(), reserved_port()
     settings = {
         "PLIMSOLL_UPSTREAM": f"{upstream}/v1",
         "PLIMSOLL_PORT": str(port),

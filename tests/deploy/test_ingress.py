@@ -16,7 +16,7 @@ from tests.hostile.harness import HELLO, Running, running
 from tests.hostile.raw import Wire, post
 from tests.hostile.test_web_pages import listens
 from tests.openssl import made
-from tests.redis_server import free_port
+from tests.ports import reserved_port
 
 # The directive that ingress-nginx makes of an annotation, and the unit of its value.
 DIRECTIVES = {
@@ -41,7 +41,7 @@ def nginx(folder: Path, told: Mapping[str, str], port: int) -> Iterator[int]:
     binary = shutil.which("nginx")
     if binary is None:
         missing("nginx is not installed")
-    front, scheme = free_port(), told.get("backend-protocol", "HTTP").lower()
+    front, scheme = reserved_port(), told.get("backend-protocol", "HTTP").lower()
     kept = [(*DIRECTIVES[name], value) for name, value in told.items() if name in DIRECTIVES]
     directives = " ".join(f"{name} {value}{unit};" for name, unit, value in kept)
     temporary = " ".join(f"{kind}_temp_path {folder};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))

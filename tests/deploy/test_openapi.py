@@ -15,13 +15,14 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from proxy import __version__
 from proxy.app import own_paths
-from proxy.cli.demo import free_ports, started, wait_for
+from proxy.cli.demo import started, wait_for
 from proxy.config.settings import read_settings
 from proxy.services import build
 from proxy.simulator.app import SimulatorConfig, simulator
 from tests.deploy.renders import DEPLOY
 from tests.e2e.services import talk
 from tests.e2e.world import listening
+from tests.ports import reserved_port
 
 DOCUMENT: dict[str, Any] = yaml.safe_load((DEPLOY / "openapi.yaml").read_text())
 PATHS: dict[str, Any] = DOCUMENT["paths"]
@@ -92,7 +93,7 @@ class Running:
 @pytest.fixture(scope="module")
 def here() -> Iterator[Running]:
     """A proxy that has met a refusal, and made a request fit."""
-    data, admin = free_ports()
+    data, admin = reserved_port(), reserved_port()
     more = {"PLIMSOLL_ADMIN_PORT": str(admin), "PLIMSOLL_PAGE_CONTENT": "1", "PLIMSOLL_MODELS_WINDOWS": "1"}
     with (
         listening(simulator(SimulatorConfig(windows=WINDOWS, window_field=""))) as upstream,

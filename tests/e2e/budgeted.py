@@ -31,8 +31,8 @@ def tokens(body: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def rules(**budget: Any) -> str:
-    """A callers.toml with one budget for two callers, and one caller without."""
-    given = {"name": "small", "per": "1d", "tokens": 10_000, "over": "fit", "window": 2_000} | budget
+    """A callers.toml with one budget for two callers, and one caller without. Its period does not end at midnight."""
+    given = {"name": "small", "per": "366d", "tokens": 10_000, "over": "fit", "window": 2_000} | budget
     rows = "\n".join(f"{name} = {json.dumps(value)}" for name, value in given.items() if value is not None)
     callers = "\n".join(
         f'[[caller]]\nname = "{name}"\nmatch = "{HASHES[key]}"\n{budgeted}'

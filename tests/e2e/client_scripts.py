@@ -50,7 +50,7 @@ def missing(reason: str) -> None:
 
 
 def run_script(here: World, folder: Path, *command: str) -> Told:
-    """Runs the client; where it says that it let something go, it waits until the simulator has seen it."""
+    """Runs the client; where it says that it sent something, or let it go, it waits until the simulator has seen it."""
     told: Told = {}
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
         assert client.stdin and client.stdout
@@ -63,10 +63,13 @@ def run_script(here: World, folder: Path, *command: str) -> Told:
                 if "waiting" in found:
                     lost += 1
                     eventually(partial(here.has_lost, lost), 30)
-                    client.stdin.write("\n")
-                    client.stdin.flush()
+                elif "expected" in found:
+                    eventually(partial(here.seen, found["expected"]), 30)
                 else:
                     told[found.pop("scenario")] = found
+                    continue
+                client.stdin.write("\n")
+                client.stdin.flush()
             assert client.wait(RUN_SECONDS) == 0
         finally:
             watch.cancel()

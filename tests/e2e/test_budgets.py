@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,22 +28,31 @@ from tests.e2e.budgeted import (
     tokens,
     with_usage,
 )
-from tests.hostile.harness import eventually, running, running_with, upstream
+from tests.hostile.harness import eventually, running_with, upstream
 from tests.recorder import Peer, Recorder, Request
 from tests.redis_server import RedisServer, redis_server
 
+# A busy machine may be late for longer than a command may take: each worker would decide alone.
+PATIENT = {"proxy.cache.redis.COMMAND_TIMEOUT_S": 10.0}
 WORDY = [{"role": "user", "content": "count " * 1_000}]
 
 
 @contextmanager
 def replicas(
-    folder: Path, text: str, count: int = 2, workers: int = 1, reported: Any = tokens
+    folder: Path,
+    text: str,
+    count: int = 2,
+    workers: int = 1,
+    reported: Any = tokens,
+    constants: Mapping[str, float] = MappingProxyType({}),
 ) -> Iterator[tuple[list[Budgeted], RedisServer, Recorder]]:
     """Proxies with one Redis and one upstream, once they share."""
     with redis_server() as redis, upstream(reports(reported)) as there, ExitStack() as stack:
         more = {"PLIMSOLL_REDIS": redis.url, **settings(folder, text)}
         made = [
-            Budgeted(stack.enter_context(running(there.url, workers=workers, admin=True, **more)), there)
+            Budgeted(
+                stack.enter_context(running_with(constants, there.url, workers=workers, admin=True, **more)), there
+            )
             for _ in range(count)
         ]
         for one in made:
@@ -65,7 +75,8 @@ def left(one: Budgeted, key: str = TEAM) -> int:
 
 
 def test_replicas_have_one_budget_and_cut_alike_in_a_stage(tmp_path: Path) -> None:
-    with replicas(tmp_path, rules(tokens=30_000, soft=0.3, window=1_000), workers=2) as (made, _, there):
+    text = rules(tokens=30_000, soft=0.3, window=1_000)
+    with replicas(tmp_path, text, workers=2, constants=PATIENT) as (made, _, there):
         one, other = made
         for turn in range(10):
             assert made[turn % 2].ask(TEAM, WORDY).status == 200
@@ -82,7 +93,8 @@ def test_replicas_have_one_budget_and_cut_alike_in_a_stage(tmp_path: Path) -> No
 def test_a_budget_is_not_overrun_by_replicas_and_workers_at_once(tmp_path: Path) -> None:
     limit = 40_000
     text = rules(tokens=limit, over="refuse")
-    with replicas(tmp_path, text, workers=2, reported=lambda body: (1_008, 0, 50)) as (made, _, there):
+    reported = (1_008, 0, 50)
+    with replicas(tmp_path, text, 2, 2, lambda body: reported, PATIENT) as (made, _, there):
         there.requests.clear()
         before = left(made[0])
         with ThreadPoolExecutor(24) as pool:

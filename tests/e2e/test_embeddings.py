@@ -180,14 +180,17 @@ def test_where_nobody_listens_nothing_changes() -> None:
 
 
 def test_what_came_too_late_serves_the_same_question_later() -> None:
+    late = asyncio.Event()
+
     async def slowly(request: Request, peer: Peer) -> None:
-        await asyncio.sleep(0.3)
+        await late.wait()
         await knows(request, peer)
 
     async def check() -> None:
         async with recording(upstream(slowly)) as up:
             async with plimsoll(up.url, **{**SET, "PLIMSOLL_EMBEDDINGS_TIMEOUT": "50ms"}) as proxy:
                 await proxy.chat(sent(OVER), *CHAT)
+                late.set()
                 embeddings = proxy.services.providers["embeddings"]
                 assert isinstance(embeddings, Embeddings)
                 await eventually(lambda: not embeddings._calls, 30)

@@ -12,14 +12,17 @@ from typing import Any
 
 import pytest
 
+from proxy.http.receiving import Receive, Scope
+from proxy.http.relay import Send
+from proxy.http.server.port import Asgi
 from proxy.model.limits import LearnedLimits
-from proxy.simulator.app import SimulatorConfig
+from proxy.simulator.app import SimulatorConfig, simulator
 from proxy.simulator.openai_chat.counting import count_prompt
 from proxy.simulator.openai_responses.replies import REFUSAL_EVENTS
 from proxy.simulator.refusals import PROVIDERS
 from tests.e2e.services import KEY, PATH, before_simulator, body, error, ours, plimsoll, talk
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, recording
-from tests.serving import ask, get, post, run
+from tests.serving import ask, dialling, get, post, run, serving
 
 SMALL = {"gpt-4": 4_096}  # half of what our table says
 LONG = talk(100)  # some 4,800 tokens: it fits 8,192, and 4,096 not
@@ -440,15 +443,31 @@ def test_a_long_error_is_passed_on_whole() -> None:
     run(check())
 
 
+def together(app: Asgi, count: int) -> Asgi:
+    """An application that gets its first requests when so many are there."""
+    arrived, complete = [0], asyncio.Event()
+
+    async def held(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            arrived[0] += 1
+            if arrived[0] == count:
+                complete.set()
+            await complete.wait()
+        await app(scope, receive, send)
+
+    return held
+
+
 @pytest.mark.parametrize("model", ["gpt-4", "gpt-4o"])
 def test_requests_that_are_refused_at_the_same_time_all_heal(model: str) -> None:
     async def check() -> None:
-        config = SimulatorConfig(windows={model: 4_096}, head_delay=0.1)
-        async with before_simulator(config) as (up, proxy):
+        up = simulator(SimulatorConfig(windows={model: 4_096}))
+        async with serving(together(up, 8)) as server, plimsoll(f"http://127.0.0.1:{server.ports[0]}/v1") as proxy:
             sent = [body([*LONG, {"role": "user", "content": str(i)}], model, max_tokens=500) for i in range(8)]
             replies = await asyncio.gather(*map(proxy.chat, sent))
             assert [r.status for r in replies] == [200] * 8
             assert len(up.received) == 16
+            await proxy.told(8)
             assert all(len(o.refusals) == 1 for o in proxy.outcomes)
 
     run(check())
@@ -464,19 +483,30 @@ def test_a_model_that_once_refused_in_a_stream_that_had_begun_is_healed_from_the
     done = b'event: response.completed\ndata: {"type":"response.completed","response":{"id":"r","status":"completed",'
     done += b'"usage":{"input_tokens":9,"output_tokens":1}}}\n\n'
 
+    seen = asyncio.Event()
+
     async def script(request: Request, peer: Peer) -> None:
         await peer.send(EVENTS)
         await peer.send(chunk(created))
-        await asyncio.sleep(0.3)
+        await (asyncio.sleep(0.3) if seen.is_set() else seen.wait())
         await peer.send(chunk(failed if len(request.body) > 20_000 else done) + chunk(b""))
+
+    async def answered(port: int, request: bytes, passes: bool) -> bytes:
+        """The answer to a request; `passes`: its first event is seen before the upstream says more, however long that
+        takes. Else it is held back for longer than the upstream needs."""
+        async with dialling(port) as client:
+            (seen.clear if passes else seen.set)()
+            await client.send(request)
+            begun = await client.reader.readuntil(created) if passes else b""
+            seen.set()
+            return begun + await client.reader.readuntil(chunk(b""))
 
     async def check() -> None:
         async with recording(script) as upstream, plimsoll(upstream.url) as proxy:
             asked = json.dumps({"model": "gpt-5", "stream": True, "input": LONG}).encode()
             got = []
-            for headers in ((KEY,), (KEY,), (b"authorization: Bearer somebody-else",)):
-                reply = await ask(proxy.port, post(asked, *headers, target=b"/v1/responses"))
-                got.append(reply.body)
+            for key, passes in ((KEY, True), (KEY, False), (b"authorization: Bearer somebody-else", True)):
+                got.append(await answered(proxy.port, post(asked, key, target=b"/v1/responses"), passes))
             assert [failed in one for one in got] == [True, False, True] and done in got[1]
             results = [(await proxy.told(n)).result for n in (1, 2, 3)]
             assert results == ["refused", "healed", "refused"]

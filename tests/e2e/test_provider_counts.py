@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from proxy.cache import remote
 from proxy.simulator.anthropic_messages.counting import count_prompt as count_messages
 from proxy.simulator.app import Simulator, SimulatorConfig
 from proxy.simulator.openai_chat.counting import count_prompt
-from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
+from tests.e2e.services import Running, be_patient, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import Peer, Recorder, Request, answer, recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import Reply, ask, eventually, get, post, run
@@ -458,8 +457,7 @@ def server() -> Iterator[RedisServer]:
 def test_replicas_share_a_count_and_redis_has_nothing_of_the_prompt(
     server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
-        monkeypatch.setattr(remote, patience, 10.0)
+    be_patient(monkeypatch)
 
     async def check() -> None:
         shared = {"PLIMSOLL_REDIS": server.url, "PLIMSOLL_SECRET": "a secret of the user's own"}

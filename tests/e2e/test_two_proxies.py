@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from proxy.cache import remote
 from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.tokens.encodings import Encoding
-from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
+from tests.e2e.services import Running, be_patient, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import recording
 from tests.redis_server import RedisServer, redis_server
 from tests.serving import ask, eventually, get, run
@@ -27,9 +26,7 @@ LONG = [{"role": "user", "content": f"{CANARY} {i} " + sentence(i, 2_500)} for i
 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis is waited for however busy the machine is."""
-    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
-        monkeypatch.setattr(remote, patience, 10.0)
+    be_patient(monkeypatch)
 
 
 @pytest.fixture
@@ -87,7 +84,7 @@ def test_what_one_proxy_counted_the_other_does_not_count(server: RedisServer, mo
             metrics = (await ask(two.port, get(b"/metrics"))).body.decode()
             assert f'plimsoll_cache_lookups_total{{result="hit",tier="redis"}} {hits(two)}.0' in metrics
 
-    run(check(), 60)
+    run(check())
 
 
 @pytest.mark.usefixtures("patient")
@@ -111,7 +108,7 @@ def test_what_one_proxy_was_refused_for_the_other_knows(
             assert (outcome.result, outcome.refusals, len(up.received)) == ("fitted", (), sent + 1)
             assert kept == "intervals" or outcome.window == one.learned(model).window
 
-    run(check(), 60)
+    run(check())
 
 
 @pytest.mark.usefixtures("patient")
@@ -124,9 +121,10 @@ def test_what_the_other_learned_holds_for_requests_that_bytes_prove_to_fit_too(s
             assert (await two.chat(body(talk(100), "gpt-4o", max_tokens=500))).status == 200
             assert (await two.told()).result == "fitted" and len(up.received) == 3
 
-    run(check(), 30)
+    run(check())
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
     async def check() -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096})) as (_, url), pair(url, server) as (one, two):
@@ -136,9 +134,10 @@ def test_a_lesson_reaches_a_proxy_that_is_at_work(server: RedisServer) -> None:
             await two.chat(body(talk(100), max_tokens=500))
             assert (await two.told(2)).result == "fitted"
 
-    run(check(), 30)
+    run(check())
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServer) -> None:
     async def check() -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 8_192})) as (up, url), pair(url, server) as (one, two):
@@ -152,9 +151,10 @@ def test_a_lesson_that_an_answer_disproves_is_forgotten_by_all(server: RedisServ
                 await proxy.chat(body(talk(100)))
                 assert up.received[-1].body == body(talk(100))
 
-    run(check(), 30)
+    run(check())
 
 
+@pytest.mark.usefixtures("patient")
 def test_redis_shows_nothing_of_what_was_said(server: RedisServer) -> None:
     async def check() -> None:
         async with simulating(SimulatorConfig(windows={"gpt-4": 4_096})) as (_, url), pair(url, server) as (one, two):
@@ -169,7 +169,7 @@ def test_redis_shows_nothing_of_what_was_said(server: RedisServer) -> None:
             for secret in (CANARY.encode(), b"Entry", b"crane", b"gpt-4", b"sk-test", SECRET.encode()):
                 assert secret not in dump
 
-    run(check(), 30)
+    run(check())
 
 
 def test_killing_redis_under_load_costs_no_request(server: RedisServer) -> None:
@@ -187,9 +187,9 @@ def test_killing_redis_under_load_costs_no_request(server: RedisServer) -> None:
     async def check() -> None:
         async with recording() as up, pair(up.url, server) as (one, two):
             clients = [asyncio.create_task(one_client(proxy, n)) for n, proxy in enumerate((one, two) * 4)]
-            await eventually(lambda: len(up.requests) > 60, 30)
+            await eventually(lambda: len(up.requests) > 60)
             await asyncio.to_thread(server.kill)
-            await eventually(lambda: len(up.requests) > 150, 30)
+            await eventually(lambda: len(up.requests) > 150)
             await asyncio.to_thread(server.start)
             await asyncio.gather(*clients)
             assert len(up.requests) == 240
@@ -197,7 +197,7 @@ def test_killing_redis_under_load_costs_no_request(server: RedisServer) -> None:
             assert slowest < 30  # redis-py's own defaults would wait 59 s
             await eventually(lambda: connected(one) and connected(two))
 
-    run(check(), 60)
+    run(check(), 180)
 
 
 @contextlib.contextmanager
@@ -209,11 +209,12 @@ def black_hole() -> Iterator[int]:
         yield door.getsockname()[1]
 
 
-async def answers_in_time(redis: str) -> float:
-    """The slowest of ten requests through a proxy with this Redis, beyond what one takes without: in seconds."""
+async def answers_in_time(redis: str, rounds: int = 1) -> float:
+    """The slowest of ten requests through a proxy with this Redis, beyond what one takes without: in seconds. Of
+    several rounds the quickest counts: a machine that is busy for a moment delays one of them."""
     times = []
     async with recording() as up:
-        for environment in ({}, {"PLIMSOLL_REDIS": redis}):
+        for environment in ({}, {"PLIMSOLL_REDIS": redis}) * rounds:
             async with plimsoll(up.url, **environment) as proxy:
                 took = []
                 for i in range(10):
@@ -222,7 +223,7 @@ async def answers_in_time(redis: str) -> float:
                     assert (await proxy.chat(body([{"role": "user", "content": text}] * 4))).status == 200
                     took.append(time.perf_counter() - began)
                 times.append(max(took))
-    return times[1] - times[0]
+    return min(times[1::2]) - min(times[::2])
 
 
 def test_a_redis_that_never_answers_delays_nobody_beyond_the_budget() -> None:
@@ -237,12 +238,13 @@ def test_a_redis_that_is_not_there_delays_nobody() -> None:
 def test_a_wrong_password_costs_no_request(capfd: pytest.CaptureFixture[str]) -> None:
     with redis_server("--requirepass", "right-password") as server:
         url = server.url.replace("redis://", "redis://:wrong-password@")
-        assert run(answers_in_time(url), 30) < 0.25
+        assert run(answers_in_time(url, 5)) < 0.25
     told = "".join(capfd.readouterr())
     assert "the shared cache fails" in told
     assert "wrong-password" not in told and "right-password" not in told
 
 
+@pytest.mark.usefixtures("patient")
 def test_proxies_without_a_secret_agree_on_one(server: RedisServer) -> None:
     async def check() -> None:
         async with recording() as up, pair(up.url, server, "") as (one, two):
@@ -252,4 +254,4 @@ def test_proxies_without_a_secret_agree_on_one(server: RedisServer) -> None:
             await two.chat(body(LONG, "gpt-4-32k"))
             assert hits(two) >= 4
 
-    run(check(), 30)
+    run(check())

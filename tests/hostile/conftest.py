@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from tests.hostile.harness import Answered, Running, friendly, running, upstream
 from tests.recorder import Recorder, Request, Script
 
 HERE = Path(__file__).parent
+DAY_S, QUIET_S = 86_400, 60.0
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -57,6 +59,14 @@ def workers(request: pytest.FixtureRequest) -> int:
     """How many processes serve."""
     count: int = request.param
     return count
+
+
+@pytest.fixture(autouse=True)
+def by_day_or_by_night() -> None:
+    """No test runs over midnight (UTC): budgets begin anew then."""
+    left = DAY_S - time.time() % DAY_S
+    if left < QUIET_S:
+        time.sleep(left)
 
 
 @dataclass(slots=True)

@@ -61,6 +61,7 @@ class Running:
     port: int = 0
     admin_port: int = 0
     lines: list[str] = field(default_factory=list)
+    reader: threading.Thread | None = None
 
     @property
     def pids(self) -> list[int]:
@@ -157,6 +158,38 @@ class Running:
             return http.client.HTTPSConnection("127.0.0.1", port, timeout=timeout, context=unverified)
         return http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
 
+    def worker_of(self, connection: http.client.HTTPConnection) -> int:
+        """The process that has accepted an open connection, by its socket; 0 as long as none has."""
+        assert connection.sock is not None
+        ends = f":{self.port:04X}", f":{connection.sock.getsockname()[1]:04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        sockets = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(ends[0]) and row[2].endswith(ends[1])}
+        for pid in self.workers:
+            with contextlib.suppress(OSError):
+                for file in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        if os.readlink(file) in sockets:
+                            return pid
+        return 0
+
+    @contextlib.contextmanager
+    def each_worker(self) -> Iterator[list[http.client.HTTPConnection]]:
+        """A connection to each worker: which of them accepts one is chance, and one that waits for a processor accepts
+        none."""
+        found: dict[int, http.client.HTTPConnection] = {}
+        with contextlib.ExitStack() as stack:
+
+            def met() -> bool:
+                one = self.connection()
+                stack.callback(one.close)
+                one.connect()
+                eventually(lambda: self.worker_of(one))
+                found.setdefault(self.worker_of(one), one)
+                return len(found) == len(self.workers)
+
+            eventually(met)
+            yield list(found.values())
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of a metric's samples that have these labels."""
         text = self.ask(path="/metrics", admin=bool(self.admin_port)).body.decode()
@@ -168,7 +201,7 @@ class Running:
                 total += float(value)
         return total
 
-    def log(self, text: str = "", seconds: float = 5.0) -> list[str]:
+    def log(self, text: str = "", seconds: float = 30.0) -> list[str]:
         """The lines of its log that hold a text; waits until there is one."""
         deadline = time.monotonic() + seconds
         while not (found := [line for line in list(self.lines) if text in line]) and time.monotonic() < deadline:
@@ -176,9 +209,12 @@ class Running:
         return found
 
     def stop(self, seconds: float = 60.0) -> int:
-        """Sends SIGTERM and waits for the end; gives the exit code."""
+        """Sends SIGTERM and waits for the end, and until `lines` has all that it said; gives the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(seconds)
+        code = self.process.wait(seconds)
+        if self.reader is not None:
+            self.reader.join(seconds)
+        return code
 
 
 Proxying = AbstractContextManager[Running]
@@ -221,7 +257,7 @@ def _running(
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)  # for the files that a killed process leaves
     process = start(["serve"], {**kept, "TMPDIR": folder.name, **settings})
     made = Running(process)
-    reader = threading.Thread(target=_read, args=(made,), daemon=True)
+    made.reader = reader = threading.Thread(target=_read, args=(made,), daemon=True)
     reader.start()
     try:
         _until_ready(made, admin)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from redis.asyncio.cluster import RedisCluster
 
+from proxy.cache import remote as remotes
 from proxy.cache.account_script import GRANTED, HELD, LEASE_MS
 from proxy.cache.accounts import MAX_ACCOUNTS, MAX_BUSY, Account, Accounts
 from proxy.cache.keyring import Keyring
@@ -21,6 +22,14 @@ from tests.redis_groups import cluster
 from tests.redis_server import RedisServer, redis_server
 
 SESSIONS = Budget("s", 1_000, scope=For.SESSION, over=Over.FIT)
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Redis is waited for however busy the machine is."""
+    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
+        monkeypatch.setattr(remotes, patience, 10.0)
+    monkeypatch.setattr("proxy.cache.redis.COMMAND_TIMEOUT_S", 10.0)
 
 
 async def ready(made: Sequence[Accounts]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -42,14 +43,22 @@ async def words(peer: Peer, count: int) -> None:
 
 
 def test_M6_of_an_answer_that_breaks_off_the_prompt_and_what_came_is_billed(rules: str, workers: int) -> None:
+    read = threading.Event()
+
     async def script(request: Request, peer: Peer) -> None:
         await words(peer, 40)
-        await asyncio.sleep(0.3)  # so that they are read
+        while not read.is_set():
+            await asyncio.sleep(0.01)
         peer.reset()
 
     with upstream(script) as there, running(there.url, workers=workers, PLIMSOLL_RULES=rules) as proxy:
-        with contextlib.suppress(http.client.HTTPException, OSError):
-            proxy.ask(BODY)
+        with contextlib.closing(proxy.connection()) as client:
+            client.request("POST", CHAT, json.dumps(BODY), {"authorization": "Bearer sk-test"})
+            got = client.getresponse()
+            assert len(got.read(len(CHUNK) * 40)) == len(CHUNK) * 40
+            read.set()
+            with contextlib.suppress(http.client.HTTPException, OSError):
+                got.read()
         eventually(lambda: basis(proxy, "partial") == 1)
         prompt = proxy.metric("plimsoll_prompt_sent_tokens_total", model="gpt-4o")
         assert prompt > 400

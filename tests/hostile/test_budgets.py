@@ -58,9 +58,18 @@ def sunk(workers: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rul
     with upstream() as there, running(there.url, workers=workers, **named, **more) as proxy:
         ruled = Ruled(proxy, there)
         eventually(lambda: all(len(request.body) < MOST for request in ruled.hit(mine())[2]))
-        for _ in range(12):  # each worker has a share of the budget
-            ruled.hit(mine())
+        with proxy.each_worker() as connections:  # each has a share of the budget
+            for connection in connections:
+                eventually(lambda connection=connection: is_held(ruled, connection))  # type: ignore[misc]
         yield ruled
+
+
+def is_held(ruled: Ruled, on: http.client.HTTPConnection) -> bool:
+    """Whether the worker of a connection cuts what the caller asks for."""
+    asked = {name: value for name, _, value in (line.partition(": ") for line in mine().headers)}
+    ruled.there.requests.clear()
+    assert ruled.proxy.ask(mine().body, headers=asked, key=None, on=on).status == 200
+    return all(len(request.body) < MOST for request in ruled.there.requests)
 
 
 @pytest.mark.parametrize("attack", HIDING)

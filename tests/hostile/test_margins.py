@@ -145,10 +145,11 @@ def test_R7_the_margin_follows_the_errors_that_were_seen(workers: int) -> None:
     untouched after a few answers whose usage agreed."""
     with upstream(honest) as up, running(up.url, workers=workers) as proxy:
         cut = 0
-        for number in range(24 * workers):
-            body = json.dumps(about(3_500 - number)).encode()
-            assert proxy.ask(body, headers={"x-plimsoll-window": "4096"}).status == 200
-            cut += up.requests[-1].body != body
+        with proxy.each_worker() as connections:
+            for number in range(24 * workers):
+                body, on = json.dumps(about(3_500 - number)).encode(), connections[number % workers]
+                assert proxy.ask(body, headers={"x-plimsoll-window": "4096"}, on=on).status == 200
+                cut += up.requests[-1].body != body
         assert cut <= 8 * workers
         for tokens in (1_708, 3_000, 3_500):
             body = json.dumps(about(tokens)).encode()

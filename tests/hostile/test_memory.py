@@ -615,10 +615,11 @@ def test_S5_who_has_an_accepted_key_is_a_caller_beside_others_at_the_same_addres
         await (friendly(request, peer) if known else peer.send(refused("no such key", b"401 Unauthorized", None)))
 
     with upstream(checks) as there, running(there.url, workers=workers, admin=True, **FULL) as proxy:
-        for _ in range(8 * workers):  # until every worker has seen a refused key, and then an accepted one
-            assert proxy.ask(HELLO, key="sk-invented-1").status == 401
-        for _ in range(8 * workers):
-            assert proxy.ask(chat(100_000), key="sk-known").status == 200
+        with proxy.each_worker() as connections:  # every worker has seen a refused key, and then an accepted one
+            for on in connections * 8:
+                assert proxy.ask(HELLO, key="sk-invented-1", on=on).status == 401
+            for on in connections * 8:
+                assert proxy.ask(chat(100_000), key="sk-known", on=on).status == 200
         with slow_uploads(proxy, (b"sk-invented-1", b"sk-invented-2"), (35 * MIB, 2 * MIB)) as told:
             eventually(lambda: used(proxy) >= 144 * MIB)
             assert proxy.ask(chat(5 * MIB), key="sk-known").status == 200

@@ -172,13 +172,18 @@ def test_U3_what_is_not_fitted_is_named_once_and_counted(workers: int) -> None:
         for _ in range(6):
             for path in asked:
                 assert proxy.ask(HELLO, path).status == 200
-        named = [e["endpoint"] for e in events(proxy) if e["event"].startswith("not fitted")]
         shown = ["POST " + path for path in (*asked[:2], "/openai/deployments/*/images/generations", asked[3], "/v1/*")]
+        eventually(lambda: len(set(unfitted(proxy))) >= len(shown), 30)  # lines are written a little later
+        named = unfitted(proxy)
         assert sorted(set(named)) == sorted(shown)
         assert all(named.count(name) <= workers for name in shown), "once in each process"
         for label in ("responses", "messages", "azure", "ollama", "other"):
             eventually(partial(counted, proxy, label, 6))
         assert CANARY not in "".join(proxy.lines)
+
+
+def unfitted(proxy: Running) -> list[str]:
+    return [e["endpoint"] for e in events(proxy) if e["event"].startswith("not fitted")]
 
 
 def counted(proxy: Running, label: str, often: int) -> bool:

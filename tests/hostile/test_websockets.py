@@ -335,7 +335,7 @@ def test_U9_tunnels_hold_up_nobody_and_are_counted(there: Recorder, workers: int
 
 
 def test_U9_a_stop_leaves_tunnels_the_drain_time_and_then_closes_them(there: Recorder, workers: int) -> None:
-    with running(there.url, workers=workers, PLIMSOLL_DRAIN="2") as proxy:
+    with running(there.url, workers=workers, PLIMSOLL_DRAIN="5") as proxy:
         with opened(proxy) as client:
             stopping = threading.Thread(target=proxy.stop)
             stopping.start()

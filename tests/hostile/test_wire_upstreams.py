@@ -13,8 +13,8 @@ import pytest
 from tests.hostile.conftest import Place
 from tests.hostile.harness import CHAT, HELLO, Answered, eventually, friendly, ok, running, upstream
 from tests.hostile.raw import Wire, get, post, tried
+from tests.ports import held_port
 from tests.recorder import EVENTS, Peer, Request, Script, answer, chunk, head
-from tests.redis_server import free_port
 
 SETTINGS = {"PLIMSOLL_READ_TIMEOUT": "2"}
 BODY = b'{"model": "gpt-4o", "messages": [{"role": "user", "content": "hi"}]}'
@@ -174,8 +174,8 @@ def test_D23_a_kept_connection_that_was_closed_costs_nobody_an_answer(place: Pla
 
 
 def test_D24_an_upstream_that_cannot_be_reached_is_502(workers: int) -> None:
-    with upstream(saying(b"HTTP/1.1 400 no TLS\r\n\r\n")) as plain:
-        refused, tls = f"http://127.0.0.1:{free_port()}/v1", f"https://127.0.0.1:{plain.port}/v1"
+    with upstream(saying(b"HTTP/1.1 400 no TLS\r\n\r\n")) as plain, held_port() as port:
+        refused, tls = f"http://127.0.0.1:{port}/v1", f"https://127.0.0.1:{plain.port}/v1"
         for url in (refused,) if workers > 1 else (refused, tls, "http://no-such-host.invalid/v1"):
             with running(url, workers=workers, PLIMSOLL_API_KEY="sk-canary-1", PLIMSOLL_CONNECT_TIMEOUT="1") as proxy:
                 for headers in ({"authorization": "Bearer sk-canary-2"}, {}):

@@ -70,7 +70,7 @@ def test_what_can_never_fit_is_known_at_once() -> None:
 
 def test_room_is_granted_in_order_and_a_large_body_does_not_starve() -> None:
     async def check() -> None:
-        budget, order = Budget(TOTAL), list[str]()
+        budget, order = Budget(TOTAL, clock=Clock()), list[str]()
         first, second = held(budget, HALF // 2, HALF)
 
         async def wait(name: str, size: int) -> Room:

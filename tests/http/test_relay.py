@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from proxy.errors import ClientError
+from proxy.http import relay as module
 from proxy.http.client.answer import Answer
 from proxy.http.client.response import Fault, TransportError
 from proxy.http.receiving import Message
@@ -245,7 +246,11 @@ def test_a_client_that_leaves_in_an_answer_gives_it_up() -> None:
 
 
 @pytest.mark.parametrize("last", [b"event: end\n\n", b"event: end\r\n\r\n"])
-def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_connection(last: bytes) -> None:
+def test_a_client_that_leaves_at_done_has_all_and_the_rest_is_read_for_the_connection(
+    monkeypatch: pytest.MonkeyPatch, last: bytes
+) -> None:
+    monkeypatch.setattr(module, "DRAIN_SECONDS", 30.0)  # however late this test is told to go on
+
     async def check() -> None:
         visitor, end, seen = Visitor(), asyncio.Event(), [b""]
         made = reply(b"data: {}\n\n", last[:5], last[5:], end, b": bye\n\n", headers=SSE)

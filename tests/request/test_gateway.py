@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -139,8 +140,22 @@ def test_a_short_request_leaves_before_it_is_counted(monkeypatch: pytest.MonkeyP
     assert (b"x-plimsoll-count", b"exact") in got[0]["headers"]  # it was there in time
 
 
-def test_a_count_that_is_late_delays_no_answer_and_is_told_all_the_same() -> None:
-    desk, got = asking(body([{"role": "user", "content": sentence(0, 10_000)}], "gpt-4o"), good)
+def test_a_count_that_is_late_delays_no_answer_and_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, answered = Totals.count, threading.Event()
+
+    def late(self: Totals, marks: PrefixDigest | None, part: Part, learned: LearnedLimits) -> Total:
+        assert answered.wait(30)
+        return count(self, marks, part, learned)
+
+    async def ask() -> list[Any]:
+        got = await desk.chat(body([{"role": "user", "content": sentence(0, 10_000)}], "gpt-4o"))
+        answered.set()
+        await desk.services.gateway.close()
+        return got
+
+    monkeypatch.setattr(Totals, "count", late)
+    desk = Desk(good)
+    got = asyncio.run(ask())
     assert not any(name.startswith(b"x-plimsoll") for name, _ in got[0]["headers"])
     outcome = desk.outcomes[0]
     assert outcome.prompt is not None and outcome.prompt > 9_000 and outcome.usage is not None

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from proxy.upstreams import loaded_models
 from tests.e2e.services import Running, body, error, plimsoll, talk
 from tests.e2e.test_upstreams import CLIENT, KEYS, MINE, OPERATOR, everything, row, rules
 from tests.recorder import Peer, Request, Script, answer, recording
@@ -232,7 +233,9 @@ def test_the_window_stands_under_every_name_that_clients_read_and_no_learned_one
     run(check())
 
 
-def test_a_window_that_some_client_has_had_loaded_is_shown_to_none() -> None:
+def test_a_window_that_some_client_has_had_loaded_is_shown_to_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loaded_models, "WAIT_S", 30.0)  # however busy the machine is
+
     async def ollama(request: Request, peer: Peer) -> None:
         if request.target == b"/api/ps":
             await peer.send(answer(b'{"models":[{"name":"mine:7b","context_length":600}]}'))

@@ -13,6 +13,7 @@ import pytest
 
 from proxy.http.client.pool import Timeouts
 from proxy.upstreams.upstream import Upstream
+from tests.ports import held_port
 from tests.recorder import EVENTS, Peer, Request, answer, chunk, head, read_chunks, recording
 from tests.serving import Client, ask, dialling, eventually, get, post, proxying, run
 
@@ -449,7 +450,7 @@ def test_a_client_waits_for_an_upstream_that_does_not_read() -> None:
             pushed[0] += MEGABYTE
 
     async def check() -> None:
-        async with recording(sleeps, streaming=True) as up, proxying(up.url, Timeouts(write=1.0)) as proxy:
+        async with recording(sleeps, streaming=True) as up, proxying(up.url, Timeouts(write=3.0)) as proxy:
             async with dialling(proxy.port) as client:
                 start = resident()
                 await client.send(get(b"/v1/files", b"content-length: 10000000000", method=b"POST"))
@@ -470,10 +471,10 @@ def test_a_client_waits_for_an_upstream_that_does_not_read() -> None:
 
 def test_an_upstream_that_is_not_there_is_a_502_at_once() -> None:
     async def check() -> None:
-        async with recording() as up:
-            url = up.url
-        async with proxying(url) as proxy:
-            reply = await asyncio.wait_for(ask(proxy.port, post(b"{}", b"authorization: Bearer sk-secret")), 10)
+        with held_port() as port:
+            async with proxying(f"http://127.0.0.1:{port}/v1") as proxy:
+                sent = post(b"{}", b"authorization: Bearer sk-secret")
+                reply = await asyncio.wait_for(ask(proxy.port, sent), 30)
             error = json.loads(reply.body)["error"]
             assert reply.status == 502
             assert (error["type"], error["code"], error["param"]) == ("server_error", "upstream_unreachable", None)
@@ -576,7 +577,7 @@ def test_an_upload_that_stalls_behind_the_answers_head_breaks_the_answer_off() -
         await peer.gone()
 
     async def check() -> None:
-        async with recording(starts, streaming=True) as up, proxying(up.url, body_seconds=0.3) as proxy:
+        async with recording(starts, streaming=True) as up, proxying(up.url, body_seconds=2.0) as proxy:
             async with dialling(proxy.port) as client:
                 await client.send(get(b"/v1/files", b"content-length: 1000000", method=b"POST"), b"x")
                 assert (await client.head()).status == 200

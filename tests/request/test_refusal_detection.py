@@ -38,6 +38,12 @@ HI = b'data: {"choices":[{"index":0,"delta":{"content":"Hi"},"finish_reason":nul
 NEVER = b"never"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes at all comes in time, however busy the machine is."""
+    monkeypatch.setattr(module, "FIRST_EVENT_S", 20.0)
+
+
 class Reply:
     """An upstream's reply: its pieces come one by one; after NEVER nothing comes any more."""
 
@@ -122,6 +128,7 @@ def test_content_is_passed_on_at_once(near: bool) -> None:
     assert look(Reply(200, [EVENTS], ROLE + HI, NEVER), near) == (ROLE + HI, None, [NEVER])
 
 
+@pytest.mark.usefixtures("patient")
 def test_what_has_no_content_yet_waits_only_where_a_refusal_is_near() -> None:
     assert look(Reply(200, [EVENTS], ROLE, NEVER), near=False) == (ROLE, None, [NEVER])
     seen, refusal, _ = look(Reply(200, [EVENTS], ROLE, b"data: " + ERROR + b"\n\n"))
@@ -129,6 +136,7 @@ def test_what_has_no_content_yet_waits_only_where_a_refusal_is_near() -> None:
     assert look(Reply(200, [EVENTS], ROLE, HI, NEVER)) == (ROLE + HI, None, [NEVER])
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("near", [True, False])
 def test_comments_and_pieces_wait_for_the_first_event(near: bool) -> None:
     told = b"data: " + ERROR + b"\n\n"
@@ -141,12 +149,14 @@ def test_nothing_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     assert look(Reply(200, [EVENTS], b": wait\n\n", NEVER)) == (b": wait\n\n", None, [NEVER])
 
 
+@pytest.mark.usefixtures("patient")
 def test_nothing_is_gathered_without_end() -> None:
     comment = b": " + b"x" * 30_000 + b"\n\n"
     seen, refusal, left = look(Reply(200, [EVENTS], *[comment] * 10))
     assert (len(seen), refusal, len(left)) == (3 * len(comment), None, 7)
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("pieces", [(), (b": wait\n\n",), (ROLE,)])
 def test_a_stream_that_ends_before_it_says_anything_is_no_refusal(pieces: tuple[bytes, ...]) -> None:
     assert look(Reply(200, [EVENTS], *pieces)) == (b"".join(pieces), None, [])
@@ -255,7 +265,7 @@ def test_a_stream_that_was_relayed_may_turn_out_to_be_a_refusal(pieces: list[byt
     assert (LOOKING.in_relayed(tap) is not None) is refused
 
 
-def test_each_event_is_read_once_however_many_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_event_is_read_once_however_many_wait(monkeypatch: pytest.MonkeyPatch, patient: None) -> None:
     read: list[bytes] = []
 
     def noted(api: Api, rules: Rules, data: bytes, lines: bool = False) -> ResponsePrefix:

@@ -32,6 +32,13 @@ def other(number: int) -> list[Header]:
     return [(b"authorization", b"Bearer sk-%d" % number)]
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is late, however busy the machine is, unless a test says so."""
+    for patience in ("WAIT_S", "TIMEOUT_S"):
+        monkeypatch.setattr(key_probe, patience, 30.0)
+
+
 def probing(script: Script, check: Callable[[KeyProbe, Recorder], Awaitable[None]], probe: str = "/v1/models") -> None:
     async def ask() -> None:
         async with recording(script) as up:

@@ -36,6 +36,12 @@ def telling(*answers: tuple[int, bytes]) -> tuple[LoadedModels, list[httpx.Reque
     return LoadedModels(Upstream("http://host/v1", link=OverHttpx(httpx.MockTransport(respond)))), asked
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No answer is late, however busy the machine is."""
+    monkeypatch.setattr(module, "WAIT_S", 30.0)
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, as a list of one number."""

@@ -40,6 +40,13 @@ def telling(*answers: tuple[int, bytes]) -> tuple[ModelsListing, list[httpx.Requ
     return listing(answer), asked
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No list is late, however busy the machine is, unless a test says so."""
+    for patience in ("REQUEST_WAIT_S", "FETCH_TIMEOUT_S"):
+        monkeypatch.setattr(module, patience, 30.0)
+
+
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, as a list of one number."""

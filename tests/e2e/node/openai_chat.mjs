@@ -62,7 +62,7 @@ const scenarios = {
   broken: async (ai) =>
     all(await ai({ "x-sim-abort": "3", "x-sim-text": "a b c d e" }).chat.completions.create({ ...chat, stream: true })),
   impatient: (ai) =>
-    ai(late, { timeout: 300, maxRetries: 0 })
+    ai(late, { timeout: 1000, maxRetries: 0 })
       .chat.completions.create(chat)
       .finally(() => released("impatient")),
   closed: async (ai) => {

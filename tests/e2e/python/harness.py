@@ -28,6 +28,12 @@ async def released(what: str) -> None:
     await asyncio.to_thread(sys.stdin.readline)
 
 
+async def arrived(tag: str) -> None:
+    """Goes on when whoever watches the upstream has seen a request with this tag."""
+    print(json.dumps({"expected": tag}), flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+
 def reader(calls: list[str]) -> Callable[[str], str]:
     """A tool that brings the next part of a long text at each call."""
 

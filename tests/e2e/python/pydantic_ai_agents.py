@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from tests.e2e.python.harness import LATE, NARROW, QUESTION, reader, released, run
+from tests.e2e.python.harness import LATE, NARROW, QUESTION, arrived, reader, released, run
 
 pydantic_ai: Any = importlib.import_module("pydantic_ai")
 pydantic: Any = importlib.import_module("pydantic")
@@ -72,9 +72,10 @@ async def ask(
 
 
 async def cancelled(make: Any, api: str) -> Any:
-    async with model(api, MODELS[api], make(**LATE)) as made:
+    made_by = make(**LATE)
+    async with model(api, MODELS[api], made_by) as made:
         task = asyncio.create_task(pydantic_ai.Agent(made).run(QUESTION))
-        await asyncio.sleep(1)
+        await arrived(made_by[1]["default_headers"]["x-scenario"])
         task.cancel()
         await asyncio.wait([task])
         await released("cancelled")

@@ -9,9 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from proxy.http.client import idle
 from proxy.http.client.idle import MIN_IDLE_SECONDS
 from proxy.http.client.pool import Pool, Timeouts, WireRequest
-from proxy.http.client.response import Fault, TransportError
+from proxy.http.client.response import Fault, ResponseReader, TransportError
+from tests.ports import held_port
 from tests.recorder import Peer, Recorder, Request, answer, chunk, head, recording
 from tests.serving import eventually, run
 
@@ -28,6 +30,33 @@ def wired(method: str = "GET", body: bytes | AsyncIterator[bytes] = b"", **heade
 
 def pool_for(up: Recorder, timeouts: Timeouts = PATIENT) -> Pool:
     return Pool("127.0.0.1", up.port, None, timeouts)
+
+
+# Time-outs are tested by making connections older: a test that stands still for a while changes nothing then.
+
+SWEEP = 0.01  # seconds between two checks for time-outs
+
+
+def checking(up: Recorder, timeouts: Timeouts) -> Pool:
+    """A pool that checks for time-outs all the time."""
+    pool = pool_for(up, timeouts)
+    pool._sweep_seconds = SWEEP
+    return pool
+
+
+def rested(pool: Pool, seconds: float) -> None:
+    """Makes all idle connections older."""
+    for kept in pool._idle:
+        for connection in kept.connections:
+            connection.idle_since -= seconds
+
+
+async def silence(reader: ResponseReader, seconds: float) -> None:
+    """Makes it longer that a response is waited for, and lets that be checked."""
+    await eventually(lambda: reader.read_waits_since is not None)
+    assert reader.read_waits_since is not None
+    reader.read_waits_since -= seconds
+    await asyncio.sleep(5 * SWEEP)
 
 
 async def whole(pool: Pool, request: WireRequest) -> bytes:
@@ -121,7 +150,11 @@ def test_what_may_not_be_repeated_is_sent_once(method: str) -> None:
 
 
 @pytest.mark.parametrize("reply", [answer(), head(b"200 OK", b"transfer-encoding: chunked") + chunk(b"")])
-def test_a_post_trusts_a_kept_connection_only_once_one_has_been_proven(reply: bytes) -> None:
+def test_a_post_trusts_a_kept_connection_only_once_one_has_been_proven(
+    monkeypatch: pytest.MonkeyPatch, reply: bytes
+) -> None:
+    monkeypatch.setattr(idle, "MIN_IDLE_SECONDS", 30.0)
+
     async def answers(request: Request, peer: Peer) -> None:
         await peer.send(reply)
 
@@ -131,7 +164,7 @@ def test_a_post_trusts_a_kept_connection_only_once_one_has_been_proven(reply: by
             await whole(pool, wired("POST", b"{}"))
             await whole(pool, wired("POST", b"{}"))
             assert up.connections == 2
-            await asyncio.sleep(RESTED)
+            rested(pool, 30.0)
             for _ in range(4):
                 await whole(pool, wired("POST", b"{}"))
             assert (up.connections, len(pool)) == (2, 2)
@@ -187,11 +220,13 @@ def test_a_request_on_a_new_connection_is_never_repeated() -> None:
 def test_an_unused_connection_is_closed_after_its_time() -> None:
     async def check() -> None:
         async with recording() as up:
-            pool = pool_for(up, Timeouts(idle=0.2))
+            pool = checking(up, Timeouts(idle=40))
             await asyncio.gather(whole(pool, wired()), whole(pool, wired()))
             assert len(pool) == 2
-            await asyncio.sleep(0.1)
+            rested(pool, 20)
+            await asyncio.sleep(5 * SWEEP)
             assert len(pool) == 2
+            rested(pool, 20)
             await eventually(lambda: len(pool) == 0 and up.open == 0)
             assert await whole(pool, wired()) == b"{}", "and the next request finds a new one"
             await pool.close()
@@ -200,32 +235,39 @@ def test_an_unused_connection_is_closed_after_its_time() -> None:
 
 
 def test_a_silent_upstream_is_given_up_and_one_that_talks_is_not() -> None:
-    async def drips(request: Request, peer: Peer) -> None:
-        await peer.send(head(b"200 OK", b"transfer-encoding: chunked"))
-        for _ in range(8):
-            await asyncio.sleep(0.1)
-            await peer.send(chunk(b"x"))
-        await peer.gone()
-
     async def check() -> None:
+        more = asyncio.Semaphore(0)
+
+        async def drips(request: Request, peer: Peer) -> None:
+            await peer.send(head(b"200 OK", b"transfer-encoding: chunked"))
+            for _ in range(8):
+                await more.acquire()
+                await peer.send(chunk(b"x"))
+            await peer.gone()
+
         async with recording(drips) as up:
-            pool = pool_for(up, Timeouts(read=0.3))
+            pool = checking(up, Timeouts(read=40))
             reader = await pool.send(wired())
-            got = b""
+            for _ in range(8):  # longer than the deadline, all in all
+                reading = asyncio.create_task(reader.read())
+                await silence(reader, 20)
+                more.release()
+                assert await reading == b"x"
+            reading = asyncio.create_task(reader.read())
+            await silence(reader, 40)
             with pytest.raises(TransportError) as raised:
-                while data := await reader.read():
-                    got += data
-            assert (got, raised.value.fault) == (b"x" * 8, Fault.READ_TIMEOUT)
+                await reading
+            assert raised.value.fault is Fault.READ_TIMEOUT
             await eventually(lambda: len(pool) == 0)
             await pool.close()
 
     run(check())
 
 
-async def slowly(*pieces: bytes, pause: float = 0.0) -> AsyncIterator[bytes]:
+async def slowly(*pieces: bytes) -> AsyncIterator[bytes]:
     for piece in pieces:
         yield piece
-        await asyncio.sleep(pause)
+        await asyncio.sleep(0)
 
 
 def test_a_streamed_body_is_framed_in_chunks_or_by_its_length() -> None:
@@ -243,11 +285,21 @@ def test_a_streamed_body_is_framed_in_chunks_or_by_its_length() -> None:
 
 
 def test_a_slow_upload_is_not_the_upstreams_silence() -> None:
+    async def thinks(request: Request, peer: Peer) -> None:
+        await asyncio.sleep(5 * SWEEP)
+        await peer.send(answer())
+
     async def check() -> None:
-        async with recording() as up:
-            pool = pool_for(up, Timeouts(read=0.2))
-            body = slowly(*[b"x"] * 6, pause=0.1)
-            assert await whole(pool, wired("POST", body, content_length="6")) == b"{}"
+        async def pausing() -> AsyncIterator[bytes]:
+            for _ in range(6):
+                (busy,) = pool._busy
+                assert busy.reader is not None
+                await silence(busy.reader, 40)
+                yield b"x"
+
+        async with recording(thinks) as up:
+            pool = checking(up, Timeouts(read=40))
+            assert await whole(pool, wired("POST", pausing(), content_length="6")) == b"{}"
             await pool.close()
 
     run(check())
@@ -326,11 +378,8 @@ def test_every_address_of_a_host_is_tried() -> None:
 @pytest.mark.parametrize(("host", "word"), [("no-such-host.invalid", "known"), ("a..b", "Error"), ("127.0.0.1", "")])
 def test_no_connection_is_told_at_once_and_with_its_reason(host: str, word: str) -> None:
     async def check() -> None:
-        async with recording() as up:
-            port = up.port
-        pool = Pool(host, port, None, PATIENT)
-        with pytest.raises(TransportError, match=r"No connection to the upstream: .+") as raised:
-            await pool.send(wired())
+        with held_port() as port, pytest.raises(TransportError, match=r"No connection to the upstream: .+") as raised:
+            await Pool(host, port, None, PATIENT).send(wired())
         assert raised.value.fault is Fault.CONNECT
         assert word in str(raised.value)
         assert host not in str(raised.value) and str(port) not in str(raised.value)  # clients read it
@@ -392,9 +441,10 @@ def test_H12_who_waits_for_too_long_is_told_so_and_takes_no_place() -> None:
             await peer.send(answer())
 
         async with recording(waits) as up:
-            pool = Pool("127.0.0.1", up.port, None, Timeouts(connect=0.3), max_connections=1)
+            pool = Pool("127.0.0.1", up.port, None, PATIENT, max_connections=1)
             first = asyncio.create_task(whole(pool, wired()))
             await eventually(lambda: up.requests)
+            pool._timeouts = Timeouts(connect=0.3)  # only of who waits: the first one may connect slowly
             with pytest.raises(TransportError) as raised:
                 await pool.send(wired())
             assert raised.value.fault is Fault.OVERLOADED

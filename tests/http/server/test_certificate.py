@@ -70,7 +70,9 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Pair:
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pair:
+    """A pair that is looked at when a test says so: no poll is due for an hour."""
+    monkeypatch.setattr(module, "POLL_S", 3600.0)
     return Pair(tmp_path)
 
 
@@ -106,19 +108,16 @@ def test_M12_new_connections_get_a_renewed_certificate_and_open_ones_stay(pair: 
     run(check())
 
 
-def test_it_follows_its_files_by_itself_and_at_once_when_it_is_told(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_follows_its_files_by_itself_and_at_once_when_it_is_told(pair: Pair) -> None:
     async def check() -> None:
         events: list[str] = []
         certificate = Certificate(pair.chain, pair.key, lambda text, **_: events.append(text))
         async with serving(app, certificate=certificate) as server:
             pair.renew("second")
-            certificate.request()  # no poll is due for an hour
+            certificate.request()
             await eventually(lambda: events == ["the certificate is reloaded"], 30)
             assert await name_at(server.ports[0], pair.trust) == "second"
 
-    monkeypatch.setattr(module, "POLL_S", 3600.0)
     run(check())
 
 

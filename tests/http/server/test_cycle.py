@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from functools import partial
 
 import pytest
 
@@ -21,12 +22,12 @@ STREAM = {"type": "http.response.start", "status": 200, "headers": [(b"content-t
 LIMIT = 1 << 20
 
 
-async def lengths(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with the length of the body, read whole."""
+async def lengths(scope: Scope, receive: Receive, send: Send, stall: float = 30.0) -> None:
+    """Answers with the length of the body, read whole, which may stall for so many seconds."""
     if scope["type"] != "http":
         return
     try:
-        body = await read_body(scope, receive, LIMIT, 0.6, Budget(1 << 30).room())
+        body = await read_body(scope, receive, LIMIT, stall, Budget(1 << 30).room())
     except ClientError as error:
         await send_error(send, error, error_body(scope["path"], error))
         return
@@ -72,10 +73,11 @@ def test_a_body_over_the_limit_is_refused_before_it_ends(declared: bool) -> None
 
 def test_a_body_may_be_slow_but_may_not_stall() -> None:
     async def check() -> None:
-        async with serving(lengths) as server, dialling(server.ports[0]) as client:
+        hasty = partial(lengths, stall=1.5)
+        async with serving(hasty) as server, dialling(server.ports[0]) as client:
             await client.send(get(b"/", b"content-length: 10", method=b"POST"))
             for i in range(10):  # longer than the deadline, all in all
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.2)
                 await client.send(bytes([i]))
             assert (await client.reply()).body == b"10"
             await client.send(get(b"/", b"content-length: 10", method=b"POST"), b"\0")

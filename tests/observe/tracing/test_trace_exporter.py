@@ -112,6 +112,7 @@ def test_an_exit_does_not_wait_for_a_collector_that_hangs(monkeypatch: pytest.Mo
         stub = Stub([200], hold=asyncio.Event().wait)
         exporter = stub.exporter()
         exporter(TRACED)
+        await eventually(lambda: stub.bodies, 30)
         await exporter.close()
         assert len(stub.bodies) == 1 and results(exporter) == (0, 0, 0)
 
