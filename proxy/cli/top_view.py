@@ -14,7 +14,7 @@ from rich.text import Text
 from proxy.cli.picture import View
 
 WIDE = 130  # columns from which tables have all their columns
-MAX_MODELS, MAX_UPSTREAMS = 8, 6
+MAX_MODELS, MAX_UPSTREAMS, MAX_BUDGETS = 8, 6, 3
 BAR = 10  # columns of a load
 STYLES = {
     "passed": "",
@@ -140,9 +140,22 @@ def _troubles(overview: Figures, view: View) -> list[Text]:
         found.append("the rules have a problem: those from before stay")
     if memory.get("refused"):
         found.append(f"{memory['refused']:,} requests were refused for want of memory")
+    found += _used_up(overview.get("budgets") or ())
     down = [one for one in overview.get("upstreams") or () if _recent(one).get("down")]
     found += [f"upstream {one.get('name')} is down: {_failing(one)}" for one in down[:MAX_UPSTREAMS]]
     return [view.text(f"! {text}", FAILED) for text in found]
+
+
+def _used_up(budgets: Sequence[Figures]) -> list[str]:
+    """The budgets whose callers get errors now, as far as there is room."""
+    used = [one for one in budgets if one["over"] != "observe" and one["used"] >= one["limit"]]
+    found = [f"the budget {one['budget']} of {_whose(one)} is used up" for one in used[:MAX_BUDGETS]]
+    more = len(used) - len(found)
+    return [*found, f"{more:,} more budget{'s are' if more > 1 else ' is'} used up"] if more else found
+
+
+def _whose(budget: Figures) -> str:
+    return "all callers together" if budget["caller"] == "all" else str(budget["caller"])
 
 
 def _recent(upstream: Figures) -> Figures:

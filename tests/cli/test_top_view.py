@@ -120,6 +120,23 @@ def test_what_does_not_work_is_said() -> None:
     assert "not asked lately" not in shown and "Redis" not in text()
 
 
+def budget(name: str, used: float, over: str = "fit") -> dict[str, Any]:
+    return {"budget": name, "caller": "team-a", "limit": 100.0, "used": used, "over": over}
+
+
+def test_a_budget_that_is_used_up_is_said() -> None:
+    def shown(*budgets: dict[str, Any]) -> str:
+        return text(overview={**OVERVIEW, "budgets": [*budgets]})
+
+    assert "budget" not in shown(budget("a", 99), budget("b", 200, "observe"))
+    assert "! the budget a of team-a is used up" in shown(budget("a", 100, "refuse"))
+    assert "of all callers together is used up" in shown({**budget("a", 100), "caller": "all"})
+    several = shown(*(budget(f"b{number}", 150) for number in range(5)))
+    assert "the budget b2 of" in several and "the budget b3 of" not in several
+    assert "! 2 more budgets are used up" in several
+    assert "! 1 more budget is used up" in shown(*(budget(f"b{number}", 150) for number in range(4)))
+
+
 def test_several_upstreams_have_a_row_each_those_that_are_down_first() -> None:
     overview = {**OVERVIEW, "upstreams": [upstream("openai", 20, 0), upstream("idle", 0, 0), upstream("azure", 1, 1)]}
     shown = [line.split() for line in lines(replace(SNAPSHOT, overview=overview))]
