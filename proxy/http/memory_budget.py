@@ -51,8 +51,9 @@ MOST_GROWING = 100  # bodies of one worker that wait to grow
 # another caller than that one (nanoseconds, 0: nobody); requests in the queue; since when a body waits to grow; the
 # process. Behind them reserved bytes by caller: digests of callers fall into so many shares.
 LARGE_BODIES, SMALL_BODIES, NEXT_SINCE, OLDEST, OLDEST_SHARE, OTHERS_OLDEST, WAITING, GROWS_SINCE, PID, HELD = range(10)
-SHARES = 1024
+SHARES = 16_384  # two callers in one of them are taken for one: 128 KiB for each worker make that seldom
 WIDTH = HELD + SHARES
+NOTHING = memoryview(bytes(8 * WIDTH)).cast("q")
 Identify = Callable[[Any], bytes]
 
 
@@ -102,8 +103,7 @@ class Budget:
                 self._clear(row)
 
     def _clear(self, row: int) -> None:
-        for column in range(WIDTH):
-            self._table[row + column] = 0
+        self._table[row : row + WIDTH] = NOTHING
 
     # The current state over all workers.
 
