@@ -63,17 +63,13 @@ class Plain:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-async def not_found_here(scope: Scope, receive: Receive, send: Send) -> None:
+async def _not_found(hint: str, scope: Scope, receive: Receive, send: Send) -> None:
     """404, for an unknown path of the proxy's own."""
-    await _answer_not_found("", scope, receive, send)
-
-
-async def _answer_not_found(hint: str, scope: Scope, receive: Receive, send: Send) -> None:
     error = not_found(hint)
     await send_error(send, error, error_body(scope["path"], error))
 
 
-nothing_to_inspect = partial(_answer_not_found, INSPECT_HINT)
+not_found_here, nothing_to_inspect = partial(_not_found, ""), partial(_not_found, INSPECT_HINT)
 
 
 async def server_options(scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,8 +146,8 @@ class Front:
             return server_options
         path = posixpath.normpath("/" + scope["path"].lstrip("/"))
         if is_own(path):
-            below = self.own and path.startswith(INSPECT)
-            return self.own.get(path) or (nothing_to_inspect if below else not_found_here)
+            inspects = bool(self.own) and path.startswith(INSPECT)  # with an admin port it is there, not here
+            return self.own.get(path) or (nothing_to_inspect if inspects else not_found_here)
         raw = one_path(scope.get("raw_path", b"").partition(b"?")[0])
         if scope["method"] != "POST":
             return self.through

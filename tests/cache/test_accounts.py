@@ -18,8 +18,7 @@ from proxy.cache.keyring import Keyring
 from proxy.cache.redis import backend_from_url
 from proxy.cache.remote import SLOW, Remote
 from proxy.model.budget import Budget, For, Over
-from tests.cache.conftest import PATIENCE_S
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import PATIENCE_S, RedisServer, redis_server
 
 pytestmark = pytest.mark.usefixtures("patient")  # where Redis is late each worker decides alone
 SECRET = b"s" * 32

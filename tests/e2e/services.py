@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from proxy.app import create_app
 from proxy.config.settings import read_settings
 from proxy.model.limits import LearnedLimits, Proof
@@ -19,19 +17,11 @@ from proxy.simulator.app import Simulator, SimulatorConfig, simulator
 from proxy.upstreams.internal_client import tenant_of
 from tests.serving import Reply, ask, eventually, post, serving
 
-# How long Redis is waited for, in seconds: a machine that is busy for a moment is later than that.
-WAITS = ("remote.READ_BUDGET_S", "remote.PROBE_TIMEOUT_S", "redis.COMMAND_TIMEOUT_S", "redis.CONNECT_TIMEOUT_S")
 PATH = b"/v1/chat/completions"
 KEY = b"authorization: Bearer sk-test"
 # Fields that fit no window of 8,192: the reply must be larger than what is to be thought.
 TOO_MUCH: dict[str, Any] = {"max_tokens": 9001, "thinking": {"type": "enabled", "budget_tokens": 9000}}
 TENANT = tenant_of([(b"authorization", b"Bearer sk-test")])
-
-
-def be_patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis is waited for however busy the machine is."""
-    for name in WAITS:
-        monkeypatch.setattr(f"proxy.cache.{name}", 10.0)
 
 
 @dataclass(slots=True)

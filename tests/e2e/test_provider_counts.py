@@ -14,9 +14,9 @@ import pytest
 from proxy.simulator.anthropic_messages.counting import count_prompt as count_messages
 from proxy.simulator.app import Simulator, SimulatorConfig
 from proxy.simulator.openai_chat.counting import count_prompt
-from tests.e2e.services import Running, be_patient, body, ours, plimsoll, sentence, simulating, talk
+from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import Peer, Recorder, Request, answer, recording
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 from tests.serving import Reply, ask, eventually, get, post, run
 
 KEY = "sk-ant-canary-2718"

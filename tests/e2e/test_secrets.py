@@ -14,9 +14,9 @@ import pytest
 
 from proxy.observe.log import json_line, text_line
 from proxy.simulator.app import SimulatorConfig
-from tests.e2e.services import PATH, Running, be_patient, body, plimsoll, sentence, simulating
+from tests.e2e.services import PATH, Running, body, plimsoll, sentence, simulating
 from tests.recorder import EVENTS, Peer, Request, Script, answer, chunk, head, recording
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 from tests.serving import Reply, dialling, eventually, get, post, run
 
 PROMPT = "canary-prompt-1618"

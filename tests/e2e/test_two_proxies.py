@@ -13,9 +13,9 @@ import pytest
 from proxy.model.limits import LearnedLimits
 from proxy.simulator.app import SimulatorConfig
 from proxy.tokens.encodings import Encoding
-from tests.e2e.services import Running, be_patient, body, ours, plimsoll, sentence, simulating, talk
+from tests.e2e.services import Running, body, ours, plimsoll, sentence, simulating, talk
 from tests.recorder import recording
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 from tests.serving import ask, eventually, get, run
 
 SECRET = "a secret of the user's own"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from redis.asyncio.cluster import RedisCluster
 
-from proxy.cache import remote as remotes
 from proxy.cache.account_script import GRANTED, HELD, LEASE_MS
 from proxy.cache.accounts import MAX_ACCOUNTS, MAX_BUSY, Account, Accounts
 from proxy.cache.keyring import Keyring
@@ -19,7 +18,7 @@ from proxy.cache.remote import MAX_ACTIVE_EXCHANGES, Remote
 from proxy.model.budget import Budget, For, Over
 from tests.cache.test_accounts import BUDGET, SECRET, accounts_of, alone, new_period, replicas, shared, spend, until
 from tests.redis_groups import cluster
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 
 SESSIONS = Budget("s", 1_000, scope=For.SESSION, over=Over.FIT)
 
@@ -27,9 +26,7 @@ SESSIONS = Budget("s", 1_000, scope=For.SESSION, over=Over.FIT)
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis is waited for however busy the machine is."""
-    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
-        monkeypatch.setattr(remotes, patience, 10.0)
-    monkeypatch.setattr("proxy.cache.redis.COMMAND_TIMEOUT_S", 10.0)
+    be_patient(monkeypatch)
 
 
 async def ready(made: Sequence[Accounts]) -> None:

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from proxy.cache import keyring as keys
-from proxy.cache import remote, replicated
+from proxy.cache import replicated
 from proxy.cache.cache import Cache
 from proxy.cache.counts import MIN_FETCH_BYTES
 from proxy.cache.redis import backend_from_url
@@ -19,7 +19,7 @@ from proxy.cache.sealing import PREFIX, PREFIXES, Sealer
 from proxy.model.limits import LearnedLimits, Proof, Shape
 from tests.cache.lessons import FAMILY, VOTE, counts_as, teach
 from tests.redis_groups import Group, cluster
-from tests.redis_server import RedisServer, redis_server
+from tests.redis_server import RedisServer, be_patient, redis_server
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
@@ -43,9 +43,7 @@ class FormerSealer(Sealer):
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis is waited for however busy the machine is."""
-    for patience in ("READ_BUDGET_S", "PROBE_TIMEOUT_S"):
-        monkeypatch.setattr(remote, patience, 10.0)
-    monkeypatch.setattr("proxy.cache.redis.COMMAND_TIMEOUT_S", 10.0)
+    be_patient(monkeypatch)
     monkeypatch.setattr(replicated, "REFRESH_S", 0.2)
 
 
