@@ -41,6 +41,8 @@ CONTENT = re.compile(
 TOKEN = b"%b " % os.urandom(12).hex().encode()  # per process, so that no client can send it
 
 SAID = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+JSON_STRING = re.compile(rb'"(%b)"(?:[:,] ?(?="))?' % SAID.pattern, re.DOTALL)  # with what parts it from the next one
+JSON_STRINGS = re.compile(rb'(?:[^"]*+"%b")*+' % SAID.pattern, re.DOTALL)
 
 Cut = tuple[int, int]
 STRING = msgspec.json.Decoder(str)
@@ -86,37 +88,49 @@ def signs(raw: bytes) -> int:
 
 def values(raw: bytes, most: int) -> int:
     """About how many values JSON has, without the content of strings. Stops counting above `most`."""
-    found, at = 0, 0
     if (all_of_them := signs(raw)) <= most:
         return all_of_them
-    for start, end in strings(raw):
-        found += _opened(raw, at, start)
-        at = end
+    found = 0
+    for start, end in _stretches(raw):
+        rest, said = (b"", 1) if end - start > STRETCH else JSON_STRING.subn(b"", raw[start:end])
+        found += said + signs(rest)
         if found > most:
-            return found
-    return found + _opened(raw, at, len(raw))
-
-
-def _opened(raw: bytes, start: int, end: int) -> int:
-    """The number of values that start between two strings."""
-    if end - start <= 2:
-        return 1
-    steps = range(start, end, SLICE)
-    return 1 + sum(raw.count(sign, at, min(at + SLICE, end)) for at in steps for sign in (b",", b"[", b"{"))
+            break
+    return found
 
 
 def strings(raw: bytes) -> Iterator[Cut]:
     """Start and end of each string in JSON, without its quotation marks."""
-    start = find(raw, QUOTE) + 1
-    while start:
-        end = start
-        while end < len(raw) and raw[end] != QUOTE[0]:
-            after = _said(raw, end, end + STRETCH)
-            end = after if after > end else end + 2  # after an escape at the end of a slice
-        if end >= len(raw):
+    for start, end in _stretches(raw):
+        if end - start > STRETCH:
+            yield start + 1, end - 1
+        else:
+            yield from (found.span(1) for found in JSON_STRING.finditer(raw, start, end))
+
+
+def _stretches(raw: bytes) -> Iterator[Cut]:
+    """JSON in parts that start and end outside of strings: one string, or at most `STRETCH` bytes. A string that does
+    not end is in none."""
+    start = 0
+    while start < len(raw):
+        whole = JSON_STRINGS.match(raw, start, start + STRETCH)
+        end = start if whole is None else whole.end()
+        if end == start:  # what comes next is longer
+            quote = raw.find(QUOTE, start, start + STRETCH)
+            end = min(start + STRETCH, len(raw)) if quote < 0 else quote if quote > start else _end(raw, start)
+        if end > len(raw):
             return
         yield start, end
-        start = find(raw, QUOTE, end + 1) + 1
+        start = end
+
+
+def _end(raw: bytes, start: int) -> int:
+    """Where the string ends that starts at `start`, with its quotation marks; more than there is if it does not end."""
+    end = start + 1
+    while end < len(raw) and raw[end] != QUOTE[0]:
+        after = _said(raw, end, end + STRETCH)
+        end = after if after > end else end + 2  # after an escape at the end of a slice
+    return end + 1
 
 
 def _said(raw: bytes, start: int, end: int) -> int:

@@ -112,6 +112,13 @@ class Running:
                 total += int(fields[11]) + int(fields[12])
         return total / TICKS
 
+    @contextlib.contextmanager
+    def working(self, most: float) -> Iterator[None]:
+        """What is done inside takes less processor time of all its processes than so many seconds."""
+        before = self.cpu_seconds()
+        yield
+        assert self.cpu_seconds() - before < most
+
     def files(self) -> int:
         """Open file descriptors of all its processes."""
         total = 0

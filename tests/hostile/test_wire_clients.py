@@ -196,10 +196,9 @@ def test_D33_many_idle_connections_keep_nobody_from_being_answered(place: Place)
         for wire in idle:
             wire.send(get(b"/healthz"))
         assert all(wire.reply().status == 200 for wire in idle)
-        before = place.proxy.cpu_seconds()
-        for _ in range(20):
-            assert place.ask(path="/healthz").status == 200
-        assert place.proxy.cpu_seconds() - before < 1
+        with place.proxy.working(1):
+            for _ in range(20):
+                assert place.ask(path="/healthz").status == 200
         chosen = random.Random(1).sample(idle, 50)
         for wire in chosen:
             wire.send(post(BODY))
