@@ -117,7 +117,8 @@ class Running:
         """What is done inside takes less processor time of all its processes than so many seconds."""
         before = self.cpu_seconds()
         yield
-        assert self.cpu_seconds() - before < most
+        took = self.cpu_seconds() - before
+        assert took < most, f"{took:.2f} s of {most}"
 
     def files(self) -> int:
         """Open file descriptors of all its processes."""

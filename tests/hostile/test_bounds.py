@@ -52,8 +52,7 @@ def test_F1_H1_F11_a_name_of_a_megabyte_costs_what_its_bytes_do(pair: tuple[Runn
     proxy, behind = pair
     for name in LONG_NAMES:
         body = json.dumps(asked("hi", name)).encode()
-        proxy.forget_peak()
-        idle = proxy.memory_mb()
+        idle = proxy.settled_mb()
         with proxy.working(1.0):
             assert proxy.ask(body, timeout=120).status == 200
         assert behind.requests[-1].body == body
@@ -73,10 +72,10 @@ def test_H2_names_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None
     proxy, _ = pair
     for number in range(10):
         proxy.ask(asked("hi", f"{number}" * 1_000_000))
-    before = proxy.memory_mb()
+    before = proxy.settled_mb()
     for number in range(60):
         proxy.ask(asked("hi", f"{number}/" * 500_000))
-    assert proxy.memory_mb() - before < 40  # 60 names are 90 MB
+    assert proxy.settled_mb() - before < 40  # 60 names are 90 MB
 
 
 def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None:
@@ -88,10 +87,10 @@ def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder]) 
 
     for number in range(40):
         proxy.ask(system(number))
-    before = proxy.memory_mb()
+    before = proxy.settled_mb()
     for number in range(40, 280):
         proxy.ask(system(number))
-    assert proxy.memory_mb() - before < 40  # they are 72 MB
+    assert proxy.settled_mb() - before < 40  # they are 72 MB
 
 
 def test_H3_what_a_request_waits_for_does_not_wait_for_what_nobody_waits_for(pair: tuple[Running, Recorder]) -> None:
@@ -122,8 +121,7 @@ def test_F4_a_text_of_line_ends_is_bounded_before_it_is_split(pair: tuple[Runnin
     ends = "\n" * (4 << 20)
     said = tool_run(ends, model="gpt-4") if role == "tool" else asked(ends, "gpt-4")
     body = json.dumps(said).encode()
-    proxy.forget_peak()
-    idle = proxy.memory_mb()
+    idle = proxy.settled_mb()
     with proxy.working(4.0):
         assert proxy.ask(body, timeout=120).status == 200
     assert len(behind.requests[-1].body) < 1 << 20
@@ -144,8 +142,7 @@ def test_F4_of_a_long_result_its_ends_and_what_is_asked_for_stay(pair: tuple[Run
 def test_F10_very_many_values_are_not_read(pair: tuple[Running, Recorder], value: str) -> None:
     proxy, behind = pair
     body = b'{"model":"gpt-4o","messages":[' + f"{value},".encode() * ((8 << 20) // (len(value) + 1)) + b"0]}"
-    proxy.forget_peak()
-    idle = proxy.memory_mb()
+    idle = proxy.settled_mb()
     with proxy.working(2.0):
         assert proxy.ask(body, timeout=120).status == 200
     assert behind.requests[-1].body == body
@@ -156,8 +153,7 @@ def test_F10_what_unpacks_to_a_thousand_times_its_size_stays_packed(pair: tuple[
     proxy, behind = pair
     packed = gzip.compress(json.dumps(asked(" " * (60 << 20))).encode())
     assert len(packed) < 100_000
-    proxy.forget_peak()
-    idle = proxy.memory_mb()
+    idle = proxy.settled_mb()
     with proxy.working(1.0):  # it was 24.8
         assert proxy.ask(packed, headers={"content-encoding": "gzip"}).status == 200
     assert behind.requests[-1].body == packed
@@ -171,8 +167,7 @@ def test_F4_a_text_of_tens_of_megabytes_takes_four_times_its_size_at_most(
     proxy, behind = pair
     text = sign * ((24 << 20) // len(json.dumps(sign, ensure_ascii=False).encode()) + 1)
     body = json.dumps(tool_run(text, model="gpt-4"), ensure_ascii=False).encode()
-    proxy.forget_peak()
-    idle = proxy.memory_mb()
+    idle = proxy.settled_mb()
     with proxy.working(8.0):
         assert proxy.ask(body, timeout=120).status == 200
     sent = json.loads(behind.requests[-1].body)

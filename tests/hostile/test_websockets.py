@@ -305,7 +305,7 @@ def test_U9_an_upstream_that_dies_takes_the_client_with_it(proxy: Running) -> No
 def test_U9_a_reader_that_stops_stops_its_writer_in_constant_memory(there: Recorder) -> None:
     with running(there.url) as proxy:
         with opened(proxy, "/v1/raw") as client:
-            before = proxy.memory_mb()
+            before = proxy.settled_mb()
             client.socket.settimeout(1.0)
             sent = 0
             block = b"w" * (1 << 20)

@@ -173,9 +173,9 @@ def test_D40_no_small_request_costs_a_hundred_times_what_a_plain_one_costs(place
     cost(plain)
     bar = 100 * max(cost(plain), 0.02)
     for name, body in small().items():
-        before = place.proxy.memory_mb()
+        before = place.proxy.settled_mb()
         assert cost(body) < bar, name
-        assert place.proxy.memory_mb() - before < 20, f"{name}: a MiB for each of twenty"
+        assert place.proxy.settled_mb() - before < 20, f"{name}: a MiB for each of twenty"
 
 
 def test_D41_what_is_not_cut_survives_a_cut(place: Place) -> None:

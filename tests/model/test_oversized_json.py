@@ -12,10 +12,12 @@ from proxy.model import oversized_json
 TEXTS = st.lists(st.sampled_from(["a", "\\", '"', "\n", "é", "好", "😀", " ", "\\\\", "word ", "u0041"])).map("".join)
 
 
-@given(st.lists(TEXTS, max_size=5), st.booleans())
-def test_strings_are_found_where_they_stand(texts: list[str], escaped: bool) -> None:
+@given(st.lists(TEXTS, max_size=5), st.booleans(), st.sampled_from([1, 3, 16, 1 << 18]))
+def test_strings_are_found_where_they_stand(texts: list[str], escaped: bool, stretch: int) -> None:
     raw = json.dumps(texts, ensure_ascii=escaped).encode()
-    assert [json.loads(b'"%b"' % raw[start:end]) for start, end in oversized_json.strings(raw)] == texts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oversized_json, "STRETCH", stretch)
+        assert [json.loads(b'"%b"' % raw[start:end]) for start, end in oversized_json.strings(raw)] == texts
 
 
 def test_a_string_that_does_not_end_is_none() -> None:
@@ -54,8 +56,11 @@ def test_data_stays_but_where_only_its_beginning_matters() -> None:
     assert oversized_json.is_image(raw, image) and raw[image[0] : image[0] + 1] == b"A"
 
 
-@given(st.recursive(st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
-def test_there_are_no_fewer_signs_than_values_and_no_more_values_than_signs(value: object) -> None:
+@given(
+    st.recursive(st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)),
+    st.sampled_from([1, 16, 1 << 18]),
+)
+def test_no_fewer_values_are_counted_than_there_are(value: object, stretch: int) -> None:
     raw = json.dumps(value).encode()
 
     def count(found: object) -> int:
@@ -63,13 +68,19 @@ def test_there_are_no_fewer_signs_than_values_and_no_more_values_than_signs(valu
         return 1 + sum(map(count, inner))
 
     assert oversized_json.signs(raw) + 1 >= count(value)
-    assert oversized_json.values(raw, -1) >= 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oversized_json, "STRETCH", stretch)
+        for most in {0, oversized_json.signs(raw) // 2, max(0, oversized_json.signs(raw) - 1)}:
+            assert oversized_json.values(raw, most) + 1 >= min(count(value), most + 2)
 
 
-def test_what_stands_in_strings_is_no_value() -> None:
+def test_what_stands_in_strings_is_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = json.dumps({"content": "a, b, [c], {d}" * 1_000}).encode()
     assert oversized_json.signs(raw) > 4_000 and oversized_json.values(raw, 100) < 10
     assert oversized_json.values(b"[" + b"[]," * 1_000 + b"0]", 100) > 100
+    for stretch in (16, 1 << 18):  # shorter and longer than its strings
+        monkeypatch.setattr(oversized_json, "STRETCH", stretch)
+        assert oversized_json.values(b"[" + b'"a, b, c, and d",' * 99 + b'{"e": "f"}]', 300) in range(100, 210)
 
 
 @pytest.mark.parametrize("key", ["role", "name", "x" * 40])
