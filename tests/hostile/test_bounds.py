@@ -23,6 +23,11 @@ def pair(workers: int) -> Iterator[tuple[Running, Recorder]]:
     with upstream(friendly) as behind, running_anew(behind.url, workers=workers) as proxy:
         for number in range(48):  # so that every worker has seen a bit of everything
             proxy.ask(asked("hi " * 5_000, ("gpt-4o", "gpt-4", "nobodys", "x" * 10_000)[number % 4]))
+            proxy.ask(
+                asked("What was said? " + "\n" * 300_000, "gpt-4")
+                if number % 2
+                else tool_run("hi\n" * 100_000, model="gpt-4")
+            )
         rests(proxy)
         yield proxy, behind
 
@@ -78,17 +83,18 @@ def test_H2_names_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None
     assert proxy.settled_mb() - before < 40  # 60 names are 90 MB
 
 
-def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder]) -> None:
+def test_H4_instructions_do_not_fill_the_memory(pair: tuple[Running, Recorder], workers: int) -> None:
     proxy, _ = pair
 
     def system(number: int) -> dict[str, Any]:
         long = {"role": "system", "content": f"{number} " + "internationalization " * 14_000}
         return {"model": "gpt-4o", "messages": [long, {"role": "user", "content": "hi"}]}
 
-    for number in range(40):
+    filled = 120 * workers  # which of them is asked is chance
+    for number in range(filled):
         proxy.ask(system(number))
     before = proxy.settled_mb()
-    for number in range(40, 280):
+    for number in range(filled, filled + 240):
         proxy.ask(system(number))
     assert proxy.settled_mb() - before < 40  # they are 72 MB
 

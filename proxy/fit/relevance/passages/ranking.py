@@ -20,6 +20,7 @@ READ = 25_000  # tokens of a text that are ranked in full: the index of more tak
 UNREAD = 0.01  # the most that other passages are worth, by the words that they share with the question
 MAX_TEXTS, MAX_BYTES, SCORE_BYTES = 64, 4 << 20, 32  # cached scores of very long texts
 BATCH = 512  # passages that are tokenised together
+BATCH_CHARACTERS = 1 << 18  # about, for those that are long: a line of megabytes is one passage
 SAMPLE = 300  # passages that decide the language if the question is too short to
 HEADED = 0.5  # share of the score of a heading, a definition or a file's name that the passages under it get
 
@@ -64,8 +65,16 @@ def _rough(group: Text | Document, question: Question) -> list[float]:
 
 def _batches(passages: Sequence[Passage]) -> Iterator[list[list[str]]]:
     """The tokens of each passage, in batches: a million characters have 200,000 tokens."""
-    for start in range(0, len(passages), BATCH):
-        yield tokens_by_line([passage.text.replace("\n", " ") for passage in passages[start : start + BATCH]])
+    batch: list[str] = []
+    size = 0
+    for passage in passages:
+        batch.append(passage.text.replace("\n", " "))
+        size += len(passage.text)
+        if len(batch) == BATCH or size > BATCH_CHARACTERS:
+            yield tokens_by_line(batch)
+            batch, size = [], 0
+    if batch:
+        yield tokens_by_line(batch)
 
 
 def _places(group: Text | Document, rough: Sequence[float]) -> Sequence[int]:

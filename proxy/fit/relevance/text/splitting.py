@@ -40,8 +40,7 @@ def tokens_by_line(lines: Sequence[str]) -> list[list[str]]:
     found: list[list[str]] = []
     for start in range(0, len(lines), LINE_BATCH):
         batch = lines[start : start + LINE_BATCH]
-        whole = "\n".join(batch)
-        plain = _ascii(whole) if len(whole) <= PIECE else None
+        plain = _ascii("\n".join(batch)) if sum(map(len, batch)) + len(batch) <= PIECE else None
         found += map(tokens, batch) if plain is None else map(_split, plain.translate(SEPARATED).split("\n"))
     return found
 
