@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from proxy.fit.relevance.passages import ranking
@@ -9,6 +11,7 @@ from proxy.fit.relevance.passages.ranking import rank_passages
 from proxy.fit.relevance.passages.texts import read
 from proxy.fit.relevance.text.question import question_in
 from proxy.fit.relevance.text.reading import read_text
+from proxy.fit.relevance.text.splitting import tokens_by_line
 
 ASKED = question_in("Where is the lighthouse keeper's boat?")
 FILLING = [f"They spoke about number {i} of the long list of other things." for i in range(120)]
@@ -43,3 +46,22 @@ def test_of_a_very_long_text_only_passages_that_share_words_are_ranked(monkeypat
     assert max(scores) == scores[70] > 0.9
     assert sum(score > ranking.UNREAD for score in scores) < 30
     assert rank_passages([text], ASKED)[0] == scores
+
+
+def test_a_very_long_text_is_read_in_batches_that_change_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranking, "READ", 200)
+    batches: list[int] = []
+
+    def counted(lines: Sequence[str]) -> list[list[str]]:
+        batches.append(sum(map(len, lines)))
+        return tokens_by_line(lines)
+
+    monkeypatch.setattr(ranking, "tokens_by_line", counted)
+    text = read(with_needle(50), 0.2)
+    longest = max(len(passage.text) for passage in text.passages)
+    whole = rank_passages([text], ASKED)
+    assert len(batches) == 1
+    monkeypatch.setattr(ranking, "BATCH_CHARACTERS", 1_000)
+    ranking.ROUGH.clear()
+    assert rank_passages([text], ASKED) == whole
+    assert len(batches) > 5 and all(size <= 1_000 + longest for size in batches[1:])
