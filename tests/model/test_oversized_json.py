@@ -12,7 +12,7 @@ from proxy.model import oversized_json
 TEXTS = st.lists(st.sampled_from(["a", "\\", '"', "\n", "é", "好", "😀", " ", "\\\\", "word ", "u0041"])).map("".join)
 
 
-@given(st.lists(TEXTS, max_size=5), st.booleans(), st.sampled_from([1, 3, 16, 1 << 18]))
+@given(st.lists(TEXTS, max_size=5), st.booleans(), st.sampled_from([1, 3, 16, oversized_json.STRETCH]))
 def test_strings_are_found_where_they_stand(texts: list[str], escaped: bool, stretch: int) -> None:
     raw = json.dumps(texts, ensure_ascii=escaped).encode()
     with pytest.MonkeyPatch.context() as patch:
@@ -58,7 +58,7 @@ def test_data_stays_but_where_only_its_beginning_matters() -> None:
 
 @given(
     st.recursive(st.integers() | TEXTS, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)),
-    st.sampled_from([1, 16, 1 << 18]),
+    st.sampled_from([1, 16, oversized_json.STRETCH]),
 )
 def test_no_fewer_values_are_counted_than_there_are(value: object, stretch: int) -> None:
     raw = json.dumps(value).encode()
@@ -78,7 +78,7 @@ def test_what_stands_in_strings_is_no_value(monkeypatch: pytest.MonkeyPatch) -> 
     raw = json.dumps({"content": "a, b, [c], {d}" * 1_000}).encode()
     assert oversized_json.signs(raw) > 4_000 and oversized_json.values(raw, 100) < 10
     assert oversized_json.values(b"[" + b"[]," * 1_000 + b"0]", 100) > 100
-    for stretch in (16, 1 << 18):  # shorter and longer than its strings
+    for stretch in (16, oversized_json.STRETCH):  # shorter and longer than its strings
         monkeypatch.setattr(oversized_json, "STRETCH", stretch)
         assert oversized_json.values(b"[" + b'"a, b, c, and d",' * 99 + b'{"e": "f"}]', 300) in range(100, 210)
 

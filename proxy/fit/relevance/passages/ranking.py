@@ -20,7 +20,7 @@ READ = 25_000  # tokens of a text that are ranked in full: the index of more tak
 UNREAD = 0.01  # the most that other passages are worth, by the words that they share with the question
 MAX_TEXTS, MAX_BYTES, SCORE_BYTES = 64, 4 << 20, 32  # cached scores of very long texts
 BATCH = 512  # passages that are tokenised together
-BATCH_CHARACTERS = 1 << 18  # about, for those that are long: a line of megabytes is one passage
+BATCH_CHARACTERS = 1 << 18  # above which a batch ends: a passage may have megabytes
 SAMPLE = 300  # passages that decide the language if the question is too short to
 HEADED = 0.5  # share of the score of a heading, a definition or a file's name that the passages under it get
 
